@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// TestLogKeys compares the keys of the log's lines with their table in docs/operating.md, so that one thing has one key in all packages.
+// TestLogKeys compares the keys of the log's lines with their table in docs/operating.md, so that one thing has one key in all
+// packages.
 func TestLogKeys(t *testing.T) {
 	used := logKeys(t)
 	if used["path"] == "" || used["previous"] == "" || used["stack"] == "" || used["server"] == "" {
@@ -169,8 +170,8 @@ func logKeys(t *testing.T) map[string]string {
 	return used
 }
 
-// attributes returns the keys and values that a call of a Logger, or of an errlog.Log, has after its message, or those that are gathered
-// in a slice for one.
+// attributes returns the keys and values that a call of a Logger, or of an errlog.Log, has after its message, or those that are
+// gathered in a slice for one.
 func attributes(n ast.Node) []ast.Expr {
 	if list, ok := n.(*ast.CompositeLit); ok {
 		if of, ok := list.Type.(*ast.ArrayType); ok {

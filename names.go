@@ -13,16 +13,14 @@ var ErrInvalidName = errors.New("kiel: invalid name")
 
 const maxName = 249 // Kafka's limit for topic names
 
-// CheckGroup returns an error wrapping ErrInvalidName unless name may be a group's: 1 to 249 of A-Z a-z 0-9 . _ -
-// and neither "." nor "..".
+// CheckGroup returns an error wrapping ErrInvalidName unless name may be a group's: 1 to 249 of A-Z a-z 0-9 . _ - and neither "."
+// nor "..".
 func CheckGroup(name string) error { return checkName("group", name, "") }
 
-// CheckTopic returns an error wrapping ErrInvalidName unless name may be a topic's. The rule is CheckGroup's, which is
-// Kafka's.
+// CheckTopic returns an error wrapping ErrInvalidName unless name may be a topic's. The rule is CheckGroup's, which is Kafka's.
 func CheckTopic(name string) error { return checkName("topic", name, "") }
 
-// CheckMember returns an error wrapping ErrInvalidName unless name may be a member's: CheckGroup's rule, and ":" is
-// allowed too.
+// CheckMember returns an error wrapping ErrInvalidName unless name may be a member's: CheckGroup's rule, and ":" is allowed too.
 func CheckMember(name string) error { return checkName("member", name, ":") }
 
 func checkName(field, name, also string) error {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInvalidPartition says that an item of a set is not "topic:id". Such an item is
-// assigned to no member; the program that wrote it must repair it.
+// ErrInvalidPartition says that an item of a set is not "topic:id". Such an item is assigned to no member; the program that wrote
+// it must repair it.
 var ErrInvalidPartition = errors.New("not topic:id")
 
 // Partition is one partition of a Kafka topic.
@@ -25,15 +25,12 @@ func (p Partition) String() string {
 	return p.Topic + ":" + strconv.Itoa(int(p.ID))
 }
 
-// ParsePartition reads an item of a set. An item is a name, one ':' and a number from 0
-// to 2^31-1; the name is not empty and holds no other ':' (a Kafka topic can't).
-// Everything else is an error that wraps [ErrInvalidPartition] and names the item.
+// ParsePartition reads an item of a set. An item is a name, one ':' and a number from 0 to 2^31-1; the name is not empty and
+// holds no other ':' (a Kafka topic can't). Everything else is an error that wraps [ErrInvalidPartition] and names the item.
 //
-// The number is what Python's int() reads, because the Python members of a
-// group allocate and consume what it reads: "t:01", "t:+1", "t: 1", "t:1_0"
-// and "t:١" are partitions 1, 1, 1, 10 and 1 of t. No program should write those;
-// [Partition.String] writes them as t:1 and t:10. For the same reason
-// ParsePartition does not apply Kafka's rules to names.
+// The number is what Python's int() reads, because the Python members of a group allocate and consume what it reads: "t:01",
+// "t:+1", "t: 1", "t:1_0" and "t:١" are partitions 1, 1, 1, 10 and 1 of t. No program should write those; [Partition.String]
+// writes them as t:1 and t:10. For the same reason ParsePartition does not apply Kafka's rules to names.
 func ParsePartition(item string) (Partition, error) {
 	p, _, err := parsePartition(item)
 	return p, err
@@ -101,9 +98,8 @@ func parseNumber(s string) (int32, reading) {
 	return int32(n), odd
 }
 
-// zeros returns the zeros of all scripts in Unicode 14, which Python 3.11 knows. It
-// does not use unicode.Nd, which changes with the release of Go: members of two
-// releases must read an item alike.
+// zeros returns the zeros of all scripts in Unicode 14, which Python 3.11 knows. It does not use unicode.Nd, which changes with
+// the release of Go: members of two releases must read an item alike.
 func zeros() []rune {
 	return []rune{
 		0x0660, 0x06f0, 0x07c0, 0x0966, 0x09e6, 0x0a66, 0x0ae6, 0x0b66, 0x0be6, 0x0c66, 0x0ce6, 0x0d66,
@@ -115,8 +111,8 @@ func zeros() []rune {
 	}
 }
 
-// digitValue returns the value of a decimal digit of any script. Unicode keeps
-// the ten digits of a script in one run, beginning with its zero.
+// digitValue returns the value of a decimal digit of any script. Unicode keeps the ten digits of a script in one run, beginning
+// with its zero.
 func digitValue(r rune) (int64, bool) {
 	if '0' <= r && r <= '9' {
 		return int64(r - '0'), true
@@ -135,26 +131,21 @@ func digitValue(r rune) (int64, bool) {
 	return int64(r - all[i-1]), true
 }
 
-// ParsePartitions reads the items of a set and returns its partitions in kiel's
-// order, their places, and the bad items, which are assigned to no member.
+// ParsePartitions reads the items of a set and returns its partitions in kiel's order, their places, and the bad items, which are
+// assigned to no member.
 //
-// The order is that of the items' texts as they are written, byte by byte
-// (equal to Python's order of str). While every item is written as
-// [Partition.String] writes it, that is the order of [SortPartitions], and places is nil.
+// The order is that of the items' texts as they are written, byte by byte (equal to Python's order of str). While every item is
+// written as [Partition.String] writes it, that is the order of [SortPartitions], and places is nil.
 //
-// Otherwise places[k] is the place of partitions[k] among the items that a
-// Python member counts; it goes into allocfn.Input beside the partitions. An item
-// whose number is out of range ("t:-1"), one without a topic, and a partition
-// that is written in a second way ("t:01" beside "t:1"; the first in order
-// counts) are in bad, but keep their place, so that the other items go to the same
-// members as in Python. An item that is not a name and a number at all ("t", "t:x",
-// "a:b:1") makes kiel's default function raise: Python members then keep
-// their last mapping, and there is nothing to agree with. Such an item is in
-// bad and has no place.
+// Otherwise places[k] is the place of partitions[k] among the items that a Python member counts; it goes into allocfn.Input
+// beside the partitions. An item whose number is out of range ("t:-1"), one without a topic, and a partition that is written in a
+// second way ("t:01" beside "t:1"; the first in order counts) are in bad, but keep their place, so that the other items go to the
+// same members as in Python. An item that is not a name and a number at all ("t", "t:x", "a:b:1") makes kiel's default function
+// raise: Python members then keep their last mapping, and there is nothing to agree with. Such an item is in bad and has no
+// place.
 //
-// Equal items count once. The items are not changed; they need not be sorted.
-// [ParsePartition] returns why an item is bad; if it returns no error, the item is a
-// double.
+// Equal items count once. The items are not changed; they need not be sorted. [ParsePartition] returns why an item is bad; if it
+// returns no error, the item is a double.
 func ParsePartitions(items []string) (partitions []Partition, places []int32, bad []string) {
 	if !slices.IsSorted(items) {
 		items = slices.Sorted(slices.Values(items))

@@ -113,8 +113,8 @@ func TestOrderIsThatOfTexts(t *testing.T) {
 	})
 }
 
-// TestCompareAllocatesNothing compares what differs in the topic alone, in the
-// number alone, and topics of which one begins with the other.
+// TestCompareAllocatesNothing compares what differs in the topic alone, in the number alone, and topics of which one begins with
+// the other.
 func TestCompareAllocatesNothing(t *testing.T) {
 	one := kiel.Partition{Topic: strings.Repeat("topic-", 20) + "1", ID: 17}
 	for _, other := range []kiel.Partition{{"orders", 1}, {one.Topic, 100}, {one.Topic + "0", 1}, {one.Topic[:7], 1}} {
@@ -124,8 +124,8 @@ func TestCompareAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestSortPartitions holds SortPartitions to its definition, for few and many partitions, with
-// numbers that have gaps, doubles, and topics that lie one in the other.
+// TestSortPartitions holds SortPartitions to its definition, for few and many partitions, with numbers that have gaps, doubles,
+// and topics that lie one in the other.
 func TestSortPartitions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SampledFrom([][]string{

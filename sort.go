@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Compare orders partitions as kiel does: by their texts "topic:id", byte by
-// byte. So t:10 comes before t:2, and a-1:0 before a:0. It returns -1, 0 or 1.
+// Compare orders partitions as kiel does: by their texts "topic:id", byte by byte. So t:10 comes before t:2, and a-1:0 before
+// a:0. It returns -1, 0 or 1.
 func (p Partition) Compare(q Partition) int {
 	if p.Topic == q.Topic {
 		return cmp.Compare(textKey(p.ID), textKey(q.ID))
@@ -30,9 +30,8 @@ func (p Partition) Compare(q Partition) int {
 	return order
 }
 
-// textKey returns a number that orders the ids of one topic as their texts do. A
-// minus sign comes before digits. Then digits are compared like decimals behind a
-// point; of equal decimals, such as 0.1 and 0.10, the shorter comes first.
+// textKey returns a number that orders the ids of one topic as their texts do. A minus sign comes before digits. Then digits are
+// compared like decimals behind a point; of equal decimals, such as 0.1 and 0.10, the shorter comes first.
 func textKey(id int32) uint64 {
 	n, sign := uint64(id), uint64(positive)
 	if id < 0 {
@@ -125,8 +124,7 @@ func sortKeys(ps []Partition, topic string, keys []uint64) {
 	}
 }
 
-// countInText makes ps the partitions from 0 on of a topic, in the order of the
-// texts: 0, 1, 10, 100, 101 and so on.
+// countInText makes ps the partitions from 0 on of a topic, in the order of the texts: 0, 1, 10, 100, 101 and so on.
 func countInText(ps []Partition, topic string) {
 	id := 0
 	for i := range ps {

@@ -10,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTextKey compares keys with the texts of their numbers, and takes the numbers
-// from them again.
+// TestTextKey compares keys with the texts of their numbers, and takes the numbers from them again.
 func TestTextKey(t *testing.T) {
 	number := rapid.OneOf(rapid.Int32Range(0, 120), rapid.Int32(), rapid.SampledFrom([]int32{
 		0, 1, 9, 10, 99, 100, 1e9 - 1, 1e9, 1e9 + 1, 2e9, math.MaxInt32, 214748364, -1, math.MinInt32,

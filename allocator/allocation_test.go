@@ -10,8 +10,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// TestAllocationOfALostSession asks before the loop has noticed the loss, as in
-// a process that was stopped and goes on.
+// TestAllocationOfALostSession asks before the loop has noticed the loss, as in a process that was stopped and goes on.
 func TestAllocationOfALostSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, network := zktest.StartVirtual(t, zktest.Options{})

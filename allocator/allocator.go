@@ -21,9 +21,8 @@ import (
 	"github.com/kielgo/kiel/sharedset"
 )
 
-// PartitionAllocator is one member of a group. It joins the group and computes
-// which member is to own which partition. Its methods may be called from any
-// goroutine.
+// PartitionAllocator is one member of a group. It joins the group and computes which member is to own which partition. Its
+// methods may be called from any goroutine.
 type PartitionAllocator struct {
 	session *session.Session
 	group   string
@@ -50,8 +49,8 @@ type PartitionAllocator struct {
 	end               error  // why Run ended; set before ended is closed
 }
 
-// New returns a member of the named group; name is the member's name. New checks
-// its arguments and joins all faults. New sends nothing and starts no goroutine.
+// New returns a member of the named group; name is the member's name. New checks its arguments and joins all faults. New sends
+// nothing and starts no goroutine.
 func New(s *session.Session, group, name string, opts Options) (*PartitionAllocator, error) {
 	opts, err := opts.withDefaults()
 	seeded, seedErr := items(opts.Seed)
@@ -95,15 +94,12 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	return a, nil
 }
 
-// Run makes the process a member and keeps it one until ctx ends or Stop is
-// called; then the member leaves and Run returns nil. Run may be called once. It
-// returns within StopTimeout of that end, with [ErrStuck] if something that it
-// started has not returned by then. Run ends by itself with [ErrNameTaken], and
-// with a fatal error of the session. Whichever way Run ends, the last snapshot is
-// not joined and has the error in Err.
+// Run makes the process a member and keeps it one until ctx ends or Stop is called; then the member leaves and Run returns nil.
+// Run may be called once. It returns within StopTimeout of that end, with [ErrStuck] if something that it started has not
+// returned by then. Run ends by itself with [ErrNameTaken], and with a fatal error of the session. Whichever way Run ends, the
+// last snapshot is not joined and has the error in Err.
 //
-// The session must run: without it the member does not join. Run holds the session
-// until Run returns.
+// The session must run: without it the member does not join. Run holds the session until Run returns.
 func (a *PartitionAllocator) Run(ctx context.Context) error {
 	if !a.ran.CompareAndSwap(false, true) {
 		return ErrRunTwice
@@ -164,12 +160,10 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 	return err
 }
 
-// Stop makes Run leave the group and waits until Run has returned. If ctx ends
-// before, the error wraps ctx's cause. A callback calls Stop with its own context, or
-// with one derived from it: then Stop does not wait, because Run waits for the callback.
-// With another context Stop waits for the callback that calls it, until ctx ends or Run
-// gives the callback up ([Options.StopTimeout]). When Stop is called before Run, Run
-// returns at once.
+// Stop makes Run leave the group and waits until Run has returned. If ctx ends before, the error wraps ctx's cause. A callback
+// calls Stop with its own context, or with one derived from it: then Stop does not wait, because Run waits for the callback. With
+// another context Stop waits for the callback that calls it, until ctx ends or Run gives the callback up ([Options.StopTimeout]).
+// When Stop is called before Run, Run returns at once.
 func (a *PartitionAllocator) Stop(ctx context.Context) error {
 	a.setStop()
 	if !a.ran.Load() || a.loop.delivery.within(ctx) {
@@ -188,9 +182,8 @@ func (a *PartitionAllocator) wait(ctx context.Context, op string, c <-chan struc
 	}
 }
 
-// Ready waits until the member has joined, the set has its seed, and a mapping was
-// computed from members and set. It returns an error if ctx or Run ends before;
-// when ctx ends, the error of the last snapshot is joined to it.
+// Ready waits until the member has joined, the set has its seed, and a mapping was computed from members and set. It returns an
+// error if ctx or Run ends before; when ctx ends, the error of the last snapshot is joined to it.
 func (a *PartitionAllocator) Ready(ctx context.Context) error {
 	select {
 	case <-a.ready:
@@ -214,9 +207,8 @@ func (a *PartitionAllocator) stopped(op string) error {
 	return fmt.Errorf("allocator: %s: %w: %w", op, bare{ErrStopped}, bare{a.end})
 }
 
-// Leave deletes this member's znode, so that all members compute which member gets
-// each of its partitions, and waits for a snapshot that is not joined. Run goes on
-// watching; the member does not join again.
+// Leave deletes this member's znode, so that all members compute which member gets each of its partitions, and waits for a
+// snapshot that is not joined. Run goes on watching; the member does not join again.
 func (a *PartitionAllocator) Leave(ctx context.Context) error {
 	if err := a.party.Leave(ctx); err != nil {
 		return err
@@ -236,9 +228,8 @@ func (a *PartitionAllocator) Leave(ctx context.Context) error {
 	}
 }
 
-// Rebalance reads members, set and zones again, computes the mapping even if nothing
-// has changed, and waits for the snapshot or for the end of ctx. The error is that of
-// the computation.
+// Rebalance reads members, set and zones again, computes the mapping even if nothing has changed, and waits for the snapshot or
+// for the end of ctx. The error is that of the computation.
 func (a *PartitionAllocator) Rebalance(ctx context.Context) error {
 	reply := make(chan error, 1)
 	select {
@@ -261,16 +252,14 @@ func (a *PartitionAllocator) Rebalance(ctx context.Context) error {
 // Snapshot returns the newest snapshot, nil before the first. It never blocks.
 func (a *PartitionAllocator) Snapshot() *Snapshot { return a.latest.Load() }
 
-// Updates yields the newest snapshot and then each that follows. A slow loop body
-// misses some snapshots, but always gets the latest. Updates ends with ctx, or after
-// the last snapshot when Run has ended.
+// Updates yields the newest snapshot and then each that follows. A slow loop body misses some snapshots, but always gets the
+// latest. Updates ends with ctx, or after the last snapshot when Run has ended.
 func (a *PartitionAllocator) Updates(ctx context.Context) iter.Seq[*Snapshot] {
 	return a.latest.Updates(ctx, a.ended)
 }
 
-// Allocation returns the partitions that the mapping gives to this member, as topic
-// and ids, which is kiel's form. The map is empty while the member has not joined or
-// its session is not trusted. The map is the caller's.
+// Allocation returns the partitions that the mapping gives to this member, as topic and ids, which is kiel's form. The map is
+// empty while the member has not joined or its session is not trusted. The map is the caller's.
 func (a *PartitionAllocator) Allocation() map[string][]int32 {
 	s := a.Snapshot()
 	if s == nil || s.Incarnation == nil || !s.Incarnation.Trusted() {
@@ -279,13 +268,11 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 	return topics(s.mine)
 }
 
-// AddPartitions adds partitions, given as topic and ids, to the group's set. It needs the
-// session to run, not the allocator. Names and ids are checked before anything is sent,
-// and all faults are joined. Adding what is in the set is no error. What was added
-// belongs to the seed from then on: while this member runs it is added again when the set
-// is deleted or restored from a backup without it. A member makes one change to the set
-// at a time: a call waits for earlier calls, and for the seed that is being added. Errors
-// are sharedset's.
+// AddPartitions adds partitions, given as topic and ids, to the group's set. It needs the session to run, not the allocator.
+// Names and ids are checked before anything is sent, and all faults are joined. Adding what is in the set is no error. What was
+// added belongs to the seed from then on: while this member runs it is added again when the set is deleted or restored from a
+// backup without it. A member makes one change to the set at a time: a call waits for earlier calls, and for the seed that is
+// being added. Errors are sharedset's.
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err != nil {
@@ -303,12 +290,10 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 	})
 }
 
-// RemovePartitions removes partitions from the group's set, as
-// [PartitionAllocator.AddPartitions] adds them. Removing what is not in the set is no
-// error. A removed partition leaves the seeds of all members that run. A member that
-// starts later with the partition in its seed adds it again. So does a running consumer
-// that asks for the topic, within a minute: only what no living consumer asks for stays
-// removed, which [PartitionAllocator.RemoveTopic] checks.
+// RemovePartitions removes partitions from the group's set, as [PartitionAllocator.AddPartitions] adds them. Removing what is not
+// in the set is no error. A removed partition leaves the seeds of all members that run. A member that starts later with the
+// partition in its seed adds it again. So does a running consumer that asks for the topic, within a minute: only what no living
+// consumer asks for stays removed, which [PartitionAllocator.RemoveTopic] checks.
 func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// TestRestoredFromABackup: partitions that were added after the backup are in the set again soon, whatever the members can
-// see of the restore; a partition that was removed before the backup stays removed, and so does one that an operator removes
-// while no member has a session.
+// TestRestoredFromABackup: partitions that were added after the backup are in the set again soon, whatever the members can see of
+// the restore; a partition that was removed before the backup stays removed, and so does one that an operator removes while no
+// member has a session.
 func TestRestoredFromABackup(t *testing.T) {
 	for _, opts := range []zktest.RestoreOptions{{}, {ForgetSessions: true}, {Elect: true}, {Elect: true, ForgetSessions: true}} {
 		for _, down := range []time.Duration{0, 2 * time.Second, time.Minute} {

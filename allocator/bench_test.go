@@ -45,8 +45,8 @@ func BenchmarkCompute(b *testing.B) {
 	}
 }
 
-// BenchmarkJoin is what a join costs another member of a group of 1,000 members and 100,000 partitions: the mapping, its own share
-// of it, and the owner of each partition of that, which whoever claims them asks for.
+// BenchmarkJoin is what a join costs another member of a group of 1,000 members and 100,000 partitions: the mapping, its own
+// share of it, and the owner of each partition of that, which whoever claims them asks for.
 func BenchmarkJoin(b *testing.B) {
 	ms, set, o := groupOf(b, 1001, 100_000)
 	b.ReportAllocs()
@@ -68,9 +68,9 @@ func BenchmarkJoin(b *testing.B) {
 	}
 }
 
-// BenchmarkPatterns is what patterns cost the members of a group of 2,000, which have 20 different lists of 5 patterns, for a set of
-// 1,000 topics: at first, and when one topic more comes into the set. The worst
-// list that a record may have is for topics with the longest of names.
+// BenchmarkPatterns is what patterns cost the members of a group of 2,000, which have 20 different lists of 5 patterns, for a set
+// of 1,000 topics: at first, and when one topic more comes into the set. The worst list that a record may have is for topics with
+// the longest of names.
 func BenchmarkPatterns(b *testing.B) {
 	const members, topics = 2000, 1000
 	o, err := Options{}.withDefaults()

@@ -28,8 +28,8 @@ type Move struct {
 	Settle time.Duration
 }
 
-// Move returns how p came to the member to which the mapping gives it, with this snapshot or with an earlier one. It does not matter
-// whether the program has read that snapshot. Move returns false if the mapping gives p to nobody.
+// Move returns how p came to the member to which the mapping gives it, with this snapshot or with an earlier one. It does not
+// matter whether the program has read that snapshot. Move returns false if the mapping gives p to nobody.
 func (s *Snapshot) Move(p kiel.Partition) (Move, bool) {
 	i, ok := s.mapping.index(p)
 	if !ok || len(s.mapping.moves) == 0 {
@@ -209,7 +209,8 @@ func (c *comparison) compareSets() {
 	c.removed = topicsOfItems(missing(was, is))
 }
 
-// sameSlice reports whether two slices share their elements. Views with equal contents share slices, and no slice of a view changes.
+// sameSlice reports whether two slices share their elements. Views with equal contents share slices, and no slice of a view
+// changes.
 func sameSlice[E any](a, b []E) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // topicsOfItems returns the topics of items of a set, each once, sorted.

@@ -20,8 +20,8 @@ type member struct {
 	fault    error           // why the record is bad, nil if it is good or there is none
 }
 
-// readMembers parses the records of the members. Records that are the same in known are taken from there. same reports whether all
-// are, and known has no other members. Neighbours with equal records share their lists.
+// readMembers parses the records of the members. Records that are the same in known are taken from there. same reports whether
+// all are, and known has no other members. Neighbours with equal records share their lists.
 func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members []member, same bool) {
 	members, same = make([]member, len(ms)), len(ms) == len(known.members)
 	lists := &listCache{known: known.found}
@@ -73,9 +73,8 @@ func sameRecord(a, b party.Member) bool {
 	return a.Name == b.Name && a.Err == nil && b.Err == nil && bytes.Equal(a.Data, b.Data)
 }
 
-// chooseFunc returns the function that the group runs: the first function in the
-// list of the first member that all members can run. have are the functions of this
-// member. Without members it returns the first of have.
+// chooseFunc returns the function that the group runs: the first function in the list of the first member that all members can
+// run. have are the functions of this member. Without members it returns the first of have.
 func chooseFunc(members []member, have []allocfn.Func) (allocfn.Func, error) {
 	if len(members) == 0 {
 		return have[0], nil
@@ -104,8 +103,8 @@ func commonFunc(members []member) (id string, ok bool) {
 // maxNamed is how many members, items or topics an error names.
 const maxNamed = 5
 
-// whoRunsWhat returns a text that names, for each different list of functions, the
-// members that have it, in the order of the first of them.
+// whoRunsWhat returns a text that names, for each different list of functions, the members that have it, in the order of the
+// first of them.
 func whoRunsWhat(members []member) string {
 	var lists []string
 	who := make(map[string][]string)

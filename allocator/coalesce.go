@@ -2,8 +2,8 @@ package allocator
 
 import "time"
 
-// coalescer decides when to act on changes: at once on the first change after a
-// quiet time, later on those that follow. It has no timer and reads no clock.
+// coalescer decides when to act on changes: at once on the first change after a quiet time, later on those that follow. It has no
+// timer and reads no clock.
 type coalescer struct {
 	quiet, max time.Duration // Options.QuietPeriod and Options.MaxDelay
 

@@ -14,8 +14,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// job is a computation that runs on a goroutine of its own, because the
-// allocation function is user code.
+// job is a computation that runs on a goroutine of its own, because the allocation function is user code.
 type job struct {
 	trigger Trigger              // what the next snapshot names as its Trigger
 	changes int                  // loop.changes when the job began
@@ -27,8 +26,7 @@ type job struct {
 	callers []chan error         // calls of Rebalance that wait for the job
 }
 
-// result is what a job returns: a mapping or an error, and errors in its inputs
-// that it worked around.
+// result is what a job returns: a mapping or an error, and errors in its inputs that it worked around.
 type result struct {
 	inputs  *inputs // nil if the job ended before it had them
 	mapping *mapping
@@ -38,8 +36,8 @@ type result struct {
 	took    time.Duration
 }
 
-// inputs is what a job has parsed: the members' records and the set's items. The next job parses only what has changed. inputs never
-// change.
+// inputs is what a job has parsed: the members' records and the set's items. The next job parses only what has changed. inputs
+// never change.
 type inputs struct {
 	members []party.Member
 	read    []member // the parsed records, one for each of members
@@ -83,8 +81,8 @@ func readInputs(members []party.Member, items []string, pythonFunc string, known
 	return in
 }
 
-// allocation returns the input of the allocation function. Its members have topics only if all members have a record: a member without a
-// record is one in Python, and computes with no topics at all.
+// allocation returns the input of the allocation function. Its members have topics only if all members have a record: a member
+// without a record is one in Python, and computes with no topics at all.
 func (in *inputs) allocation(zones map[kiel.Partition]string) allocfn.Input {
 	members := make([]allocfn.Member, len(in.read))
 	recorded := true
@@ -137,7 +135,8 @@ func (l *loop) compute(ctx context.Context) {
 	})
 }
 
-// computeMapping computes a mapping. It is pure, except that it calls the allocation function. known is what the job before has parsed.
+// computeMapping computes a mapping. It is pure, except that it calls the allocation function. known is what the job before has
+// parsed.
 func computeMapping(known *inputs, members []party.Member, items []string, zones map[kiel.Partition]string, o Options) result {
 	start := time.Now()
 	read := readInputs(members, items, o.PythonFunc, known)
@@ -229,8 +228,7 @@ func (l *loop) onResult(r result) {
 	answer(j.callers, r.err)
 }
 
-// fail publishes that no mapping could be computed: the last good one stays in
-// force.
+// fail publishes that no mapping could be computed: the last good one stays in force.
 func (l *loop) fail(j *job, err error) {
 	if p, ok := errors.AsType[*allocfn.PanicError](err); ok {
 		l.errs.FailedAt(kindFunc, "", p, func() string { return string(p.Stack) })
@@ -255,8 +253,8 @@ func (l *loop) onOverdue() {
 	}
 }
 
-// passBy acts on changes that are due while a late job keeps another one from
-// starting: the last good mapping stays in force, on the newest incarnation.
+// passBy acts on changes that are due while a late job keeps another one from starting: the last good mapping stays in force, on
+// the newest incarnation.
 func (l *loop) passBy() {
 	t := l.changed
 	l.coalescer.acted(time.Now())

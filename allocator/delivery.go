@@ -20,8 +20,7 @@ const (
 	callOnRebalance = "OnRebalance"
 )
 
-// delivery calls the user's callbacks, one at a time. The loop passes snapshots and
-// errors to it, and never waits for it.
+// delivery calls the user's callbacks, one at a time. The loop passes snapshots and errors to it, and never waits for it.
 type delivery struct {
 	onRebalance func(context.Context, Rebalance)
 	onError     func(context.Context, error)
@@ -60,8 +59,8 @@ func (d *delivery) error(err error) {
 	}
 }
 
-// context returns the context of a callback, which within recognizes. It ends with life. It also ends with stopping, unless stopping
-// has ended before.
+// context returns the context of a callback, which within recognizes. It ends with life. It also ends with stopping, unless
+// stopping has ended before.
 func (d *delivery) context() (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(d.life, d, true))
 	if d.stopping.Err() != nil {

@@ -294,7 +294,8 @@ func TestOnErrorEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// The panics of a callback at each rebalance are logged as errors of one kind. OnError gets each; of the function's equal panics it gets the first.
+// The panics of a callback at each rebalance are logged as errors of one kind. OnError gets each; of the function's equal panics
+// it gets the first.
 func TestPanicsAtEachRebalanceAreCoalesced(t *testing.T) {
 	const rebalances = 100
 	for name, test := range map[string]struct {

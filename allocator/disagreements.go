@@ -48,7 +48,8 @@ func (in *inputs) names(match func(p *party.Member, m *member) bool) (names []st
 	return names
 }
 
-// withoutCommonFunction returns the members that can't run the function that the first member prefers, if no function is common to all.
+// withoutCommonFunction returns the members that can't run the function that the first member prefers, if no function is common
+// to all.
 func (in *inputs) withoutCommonFunction() []string {
 	if len(in.read) == 0 {
 		return nil

@@ -16,8 +16,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// A process that takes part in a group, and is told whenever its share of the
-// partitions changes.
+// A process that takes part in a group, and is told whenever its share of the partitions changes.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -47,8 +46,7 @@ func Example() {
 	// stop working on [orders:0 orders:1 orders:2]
 }
 
-// Following the group without callbacks: here until a partition that was added
-// by somebody has an owner.
+// Following the group without callbacks: here until a partition that was added by somebody has an owner.
 func ExamplePartitionAllocator_Updates() {
 	s, closed := connect(context.Background())
 	defer closed()
@@ -78,9 +76,8 @@ func ExamplePartitionAllocator_Updates() {
 	// host-1 has map[orders:[7]]
 }
 
-// Moving a group to another allocation function, one process at a time: first
-// all are restarted with both functions, then with the new one alone. The group
-// changes over when the last member can run the new one.
+// Moving a group to another allocation function, one process at a time: first all are restarted with both functions, then with
+// the new one alone. The group changes over when the last member can run the new one.
 func ExampleOptions_alsoFuncs() {
 	s, closed := connect(context.Background()) // one for all members; processes have one each
 	defer closed()
@@ -120,8 +117,7 @@ func ExampleOptions_alsoFuncs() {
 	// range/1
 }
 
-// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
-// alone.
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses alone.
 func connect(ctx context.Context) (s *session.Session, closed func()) {
 	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
 	if err != nil {

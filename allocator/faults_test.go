@@ -77,8 +77,7 @@ func values(m map[string][]int32) (all [][]int32) {
 	return all
 }
 
-// TestTrustLostAndRegained in the same ZooKeeper session: our znode stands all
-// the time, nobody else takes anything.
+// TestTrustLostAndRegained in the same ZooKeeper session: our znode stands all the time, nobody else takes anything.
 func TestTrustLostAndRegained(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.pair(ids(4), nil)
@@ -184,8 +183,7 @@ func TestReplacedByANamesake(t *testing.T) {
 	})
 }
 
-// TestStopInEveryPhase stops at random moments of random lives, with faults
-// under way.
+// TestStopInEveryPhase stops at random moments of random lives, with faults under way.
 func TestStopInEveryPhase(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		delay := func(name string, most time.Duration) time.Duration {

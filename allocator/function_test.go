@@ -76,8 +76,7 @@ func TestFunctionFails(t *testing.T) {
 	}
 }
 
-// blocking returns a function that blocks, when two are members, until it gets
-// something.
+// blocking returns a function that blocks, when two are members, until it gets something.
 func blocking(release chan struct{}) allocfn.Func {
 	return failing("mine", func(in allocfn.Input) (allocfn.Assignment, error) {
 		if len(in.Members) == 2 {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// group counts goroutines by what they do. Unlike a WaitGroup it can be waited for
-// with a deadline and without another goroutine, and it names what still runs.
+// group counts goroutines by what they do. Unlike a WaitGroup it can be waited for with a deadline and without another goroutine,
+// and it names what still runs.
 type group struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -22,8 +22,7 @@ func newGroup() *group {
 	return &group{count: map[string]int{starter: 1}, idle: make(chan struct{})}
 }
 
-// Go runs f on a goroutine of its own, under the name of what f does. Go must not be
-// called after close.
+// Go runs f on a goroutine of its own, under the name of what f does. Go must not be called after close.
 func (g *group) Go(name string, f func()) {
 	g.mu.Lock()
 	g.count[name]++

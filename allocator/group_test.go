@@ -161,8 +161,7 @@ func TestPythonMember(t *testing.T) {
 	})
 }
 
-// TestRollingChangeOfFunction moves a group from one function to another by
-// restarting its members one at a time.
+// TestRollingChangeOfFunction moves a group from one function to another by restarting its members one at a time.
 func TestRollingChangeOfFunction(t *testing.T) {
 	inWorld(t, func(w *world) {
 		names := []string{"a", "b", "c"}

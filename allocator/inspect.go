@@ -15,14 +15,15 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Inspect describes a group by its znodes, for a program that is no member: the members with their records, the partitions of the set
-// with their zones, and what the members disagree about. All partitions are Free, because Inspect does not read claims; package
-// ownership's Inspect does. It assumes that Options.PythonFunc of the members is "roundrobin/1", as in the zero [Options].
+// Inspect describes a group by its znodes, for a program that is no member: the members with their records, the partitions of the
+// set with their zones, and what the members disagree about. All partitions are Free, because Inspect does not read claims;
+// package ownership's Inspect does. It assumes that Options.PythonFunc of the members is "roundrobin/1", as in the zero
+// [Options].
 //
-// Inspect reads after a Sync, creates nothing and watches nothing. It needs the session to run, and blocks until everything is read or ctx
-// ends; 16 members are read at a time. Changes meanwhile may be in the description or not. Errors are [ErrNoGroup], [kiel.ErrInvalidName],
-// the cause of ctx's end, and the session's. A znode of a member, of the set or of the zones that can't be read or parsed is no error but a
-// disagreement.
+// Inspect reads after a Sync, creates nothing and watches nothing. It needs the session to run, and blocks until everything is
+// read or ctx ends; 16 members are read at a time. Changes meanwhile may be in the description or not. Errors are [ErrNoGroup],
+// [kiel.ErrInvalidName], the cause of ctx's end, and the session's. A znode of a member, of the set or of the zones that can't be
+// read or parsed is no error but a disagreement.
 func Inspect(ctx context.Context, s *session.Session, group string) (*status.Group, error) {
 	g, err := inspect(ctx, s, group)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/kielgo/kiel/sharedset"
 )
 
-// memberSource, setSource and zoneSource are what the loop, AddPartitions and RemovePartitions need of party, sharedset and zones.
+// memberSource, setSource and zoneSource are what the loop, AddPartitions and RemovePartitions need of party, sharedset and
+// zones.
 type memberSource interface {
 	Run(ctx context.Context) error
 	Updates(ctx context.Context) iter.Seq[*party.View]
@@ -55,9 +56,8 @@ type refreshed struct {
 	err     error
 }
 
-// loop is what Run's goroutine, the state goroutine, works on. It merges the views of
-// party, sharedset and zones, starts the computation of mappings, and publishes
-// snapshots. Everything that takes time (reading, seeding, the allocation function,
+// loop is what Run's goroutine, the state goroutine, works on. It merges the views of party, sharedset and zones, starts the
+// computation of mappings, and publishes snapshots. Everything that takes time (reading, seeding, the allocation function,
 // callbacks) runs on other goroutines, which send their results.
 type loop struct {
 	name     string
@@ -137,8 +137,7 @@ func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log
 	}
 }
 
-// run is the body of Run. It returns nil when ctx ends, else the error of the source
-// that has ended.
+// run is the body of Run. It returns nil when ctx ends, else the error of the source that has ended.
 func (l *loop) run(ctx context.Context) error {
 	l.start(ctx)
 	timer := time.NewTimer(0)
@@ -206,9 +205,8 @@ func (l *loop) step(ctx context.Context, timer *time.Timer) {
 		l.running.Go("refresh", func() { send(ctx, l.refreshes, l.src.refresh(ctx)) })
 	}
 	due, waiting := l.coalescer.due()
-	// A view of one incarnation is never combined with a view of another: what
-	// was true under the first may be false under the second. The later view is on
-	// its way; until it comes the last snapshot stays, and is not joined.
+	// A view of one incarnation is never combined with a view of another: what was true under the first may be false under the
+	// second. The later view is on its way; until it comes the last snapshot stays, and is not joined.
 	if waiting && l.coherent() && (l.job == nil || l.job.late) {
 		if wait := time.Until(due); wait > 0 {
 			timer.Reset(wait)
@@ -228,8 +226,7 @@ func send[V any](ctx context.Context, to chan<- V, v V) {
 	}
 }
 
-// coherent reports whether the views of members, set and zones are from one
-// incarnation.
+// coherent reports whether the views of members, set and zones are from one incarnation.
 func (l *loop) coherent() bool {
 	return l.paired() && l.zones != nil && l.members.Incarnation == l.zones.Incarnation
 }
@@ -239,8 +236,7 @@ func (l *loop) paired() bool {
 	return l.members != nil && l.set != nil && l.members.Incarnation == l.set.Incarnation
 }
 
-// conclude publishes the last snapshot, which is not joined. err is why Run ends,
-// nil if ctx or Stop ends it.
+// conclude publishes the last snapshot, which is not joined. err is why Run ends, nil if ctx or Stop ends it.
 func (l *loop) conclude(err error) {
 	switch {
 	case l.last != nil:
@@ -292,8 +288,7 @@ func (l *loop) onMembers(v *party.View) {
 	}
 }
 
-// sameMember compares by czxid: a znode of the same name with another czxid is
-// another member, perhaps with another record.
+// sameMember compares by czxid: a znode of the same name with another czxid is another member, perhaps with another record.
 func sameMember(a, b party.Member) bool {
 	return a.Name == b.Name && a.Czxid == b.Czxid && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
 }
@@ -312,9 +307,8 @@ func (l *loop) onSet(v *sharedset.View) {
 	case old == nil || old.Incarnation != v.Incarnation:
 		l.change(TriggerSession, true)
 	case old.Exists && !old.SameZnode(v):
-		// The znode was deleted, and perhaps created again. Some member adds its seed
-		// in a moment; one rebalance is better than two, of which the first takes
-		// partitions away.
+		// The znode was deleted, and perhaps created again. Some member adds its seed in a moment; one rebalance is better than
+		// two, of which the first takes partitions away.
 		l.coalescer.disturb(time.Now())
 		l.change(TriggerPartitions, false)
 	case !slices.Equal(old.Items, v.Items):

@@ -22,8 +22,7 @@ const (
 	stageCallback = "callback" // one call of OnRebalance
 )
 
-// metrics are the allocator's metrics. The loop and the delivery goroutine count;
-// gauges read the allocator's state at a scrape.
+// metrics are the allocator's metrics. The loop and the delivery goroutine count; gauges read the allocator's state at a scrape.
 type metrics struct {
 	rebalances *prometheus.CounterVec
 	coalesced  prometheus.Counter
@@ -153,8 +152,8 @@ func countDisagreements(all []status.Disagreement) map[status.DisagreementKind]i
 	return counts
 }
 
-// shares returns how many partitions of each topic the mapping gives to this member. While the member has joined, the topics are those
-// of its partitions. While it has not, they are the same as before, with no partition each.
+// shares returns how many partitions of each topic the mapping gives to this member. While the member has joined, the topics are
+// those of its partitions. While it has not, they are the same as before, with no partition each.
 func (g *gauges) shares(s *Snapshot) map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

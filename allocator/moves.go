@@ -8,8 +8,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// findMoves finds the partitions that the mapping gives to another member than the mapping before did, and why. The others keep their
-// moves.
+// findMoves finds the partitions that the mapping gives to another member than the mapping before did, and why. The others keep
+// their moves.
 func (c *comparison) findMoves() {
 	was, is := c.before, c.now
 	wasSelf, self := was.self(), is.self()
@@ -40,8 +40,9 @@ func (c *comparison) findMoves() {
 	c.change.gained, c.change.lost = is.mine-kept, was.mine-kept
 }
 
-// finder returns a function from indices of partitions in now, the later mapping, to indices of the same partitions in m; it returns -1
-// if m does not assign the partition. The function is fast if k grows from call to call and most partitions are in both mappings.
+// finder returns a function from indices of partitions in now, the later mapping, to indices of the same partitions in m; it
+// returns -1 if m does not assign the partition. The function is fast if k grows from call to call and most partitions are in
+// both mappings.
 func (m *mapping) finder(now *mapping) func(k int) int {
 	if sameSlice(m.in.Partitions, now.in.Partitions) && len(m.owner) > 0 {
 		return func(k int) int { return k }
@@ -82,7 +83,8 @@ func (m *mapping) self() int32 {
 	return -1
 }
 
-// move returns the move of p from the member with index from in the mapping before, -1 for none, to the member with index to in this one.
+// move returns the move of p from the member with index from in the mapping before, -1 for none, to the member with index to in
+// this one.
 func (c *comparison) move(p kiel.Partition, from, to int32) *move {
 	if from < 0 {
 		if m, ok := c.newPartition(p.Topic); ok {
@@ -127,8 +129,8 @@ func (c *comparison) newMove(from int32, reason status.Reason) *move {
 	return m
 }
 
-// newPartition returns the move of a partition that had no owner, if its topic is new in the set or has grown. For other topics it returns
-// false.
+// newPartition returns the move of a partition that had no owner, if its topic is new in the set or has grown. For other topics
+// it returns false.
 func (c *comparison) newPartition(topic string) (*move, bool) {
 	var code status.Code
 	if _, ok := slices.BinarySearch(c.added, topic); ok {

@@ -17,79 +17,64 @@ import (
 	"github.com/kielgo/kiel/internal/zones"
 )
 
-// Options configure a [PartitionAllocator]. The zero value works: the member adds no
-// partitions to the set, and runs [allocfn.RoundRobin].
+// Options configure a [PartitionAllocator]. The zero value works: the member adds no partitions to the set, and runs
+// [allocfn.RoundRobin].
 type Options struct {
-	// Seed holds the partitions, as topic and ids, that Run adds to the set when
-	// the member joins, and whenever the set has lost them: its znode is missing or
-	// was created anew, or the servers were restored from a backup. Run does not add
-	// again what somebody removes from the set meanwhile. nil adds none. The map is
-	// not used after New has returned.
+	// Seed holds the partitions, as topic and ids, that Run adds to the set when the member joins, and whenever the set has lost
+	// them: its znode is missing or was created anew, or the servers were restored from a backup. Run does not add again what
+	// somebody removes from the set meanwhile. nil adds none. The map is not used after New has returned.
 	Seed map[string][]int32
 
-	// Func is the allocation function that this member prefers. The zero value is
-	// [allocfn.RoundRobin], which Python members run too.
+	// Func is the allocation function that this member prefers. The zero value is [allocfn.RoundRobin], which Python members run
+	// too.
 	Func allocfn.Func
 
-	// AlsoFuncs are functions that this member can run as well, the preferred
-	// first. The group runs the first function in the list of its first member
-	// by name that all members can run in the same version. So to change a group's
-	// function, or its version, restart the members one at a time with both.
+	// AlsoFuncs are functions that this member can run as well, the preferred first. The group runs the first function in the
+	// list of its first member by name that all members can run in the same version. So to change a group's function, or its
+	// version, restart the members one at a time with both.
 	AlsoFuncs []allocfn.Func
 
-	// PythonFunc is the ID of the function that members without a record run, which
-	// are members in Python; an ID without a version has version 1. "" is
-	// "roundrobin/1", kiel's default. It must be the same for all members of a group.
+	// PythonFunc is the ID of the function that members without a record run, which are members in Python; an ID without a
+	// version has version 1. "" is "roundrobin/1", kiel's default. It must be the same for all members of a group.
 	PythonFunc string
 
-	// OnRebalance is called for each new mapping and for each change of this member's
-	// share: one call at a time, in order. While a call lasts, later ones are merged
-	// into one. No call begins after Run has returned. ctx ends when the allocator
-	// begins to stop, and when the session on which the snapshot rests is no longer
-	// trusted. A panic is reported to OnError. OnRebalance may call any method of the
-	// allocator; for Stop it uses ctx.
+	// OnRebalance is called for each new mapping and for each change of this member's share: one call at a time, in order. While
+	// a call lasts, later ones are merged into one. No call begins after Run has returned. ctx ends when the allocator begins to
+	// stop, and when the session on which the snapshot rests is no longer trusted. A panic is reported to OnError. OnRebalance
+	// may call any method of the allocator; for Stop it uses ctx.
 	OnRebalance func(ctx context.Context, r Rebalance)
 
-	// OnError is called for each error that does not end Run. Such errors are those in
-	// Err of a [Snapshot], and those of seeding, of members' records and of callbacks.
-	// Each is reported once, and again if its text changes or if it comes back after it
-	// was gone. A topic that no member asks for ([ErrUnwantedTopic]) is reported once.
-	// OnError and OnRebalance are never called at the same time. At most 64 errors wait
-	// behind a slow callback; then the oldest are dropped. ctx ends when the allocator
-	// begins to stop; a call that begins after that has a ctx which ends with Run. For
-	// Stop OnError uses ctx.
+	// OnError is called for each error that does not end Run. Such errors are those in Err of a [Snapshot], and those of seeding,
+	// of members' records and of callbacks. Each is reported once, and again if its text changes or if it comes back after it was
+	// gone. A topic that no member asks for ([ErrUnwantedTopic]) is reported once. OnError and OnRebalance are never called at
+	// the same time. At most 64 errors wait behind a slow callback; then the oldest are dropped. ctx ends when the allocator
+	// begins to stop; a call that begins after that has a ctx which ends with Run. For Stop OnError uses ctx.
 	OnError func(ctx context.Context, err error)
 
-	// Weight, Zone and Topics are part of this member's record, for allocation
-	// functions that use them. Weight 0 is 1, and [MaxWeight] is the most; an empty
-	// Zone is unknown. Topics are those that this member asks for; an empty list asks
-	// for all. An entry may be a pattern, which asks for topics of the set: the
-	// package's page has the rules. Whatever the function, partitions of topics that no
-	// member asks for are in no mapping ([ErrUnwantedTopic]). Topics have no effect
-	// while the group has a member without a record, such as one in Python.
+	// Weight, Zone and Topics are part of this member's record, for allocation functions that use them. Weight 0 is 1, and
+	// [MaxWeight] is the most; an empty Zone is unknown. Topics are those that this member asks for; an empty list asks for all.
+	// An entry may be a pattern, which asks for topics of the set: the package's page has the rules. Whatever the function,
+	// partitions of topics that no member asks for are in no mapping ([ErrUnwantedTopic]). Topics have no effect while the group
+	// has a member without a record, such as one in Python.
 	Weight int
 	Zone   string
 	Topics []string
 
-	// QuietPeriod and MaxDelay bound how changes are coalesced. The first change after
-	// QuietPeriod without any is acted on at once. Those that follow are acted on when
-	// no change has come for QuietPeriod, or when the first of them has waited for
+	// QuietPeriod and MaxDelay bound how changes are coalesced. The first change after QuietPeriod without any is acted on at
+	// once. Those that follow are acted on when no change has come for QuietPeriod, or when the first of them has waited for
 	// MaxDelay. 0 is 200 ms and 1 s.
 	QuietPeriod, MaxDelay time.Duration
 
 	// StopTimeout bounds how long Run takes to return once it is to end. 0 is 30 s.
 	StopTimeout time.Duration
 
-	// Logger receives the log. With nil, warnings and errors go to
-	// slog.Default() and the rest is dropped; a Logger with
+	// Logger receives the log. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 
-	// Registerer registers the metrics, those of the session included, while Run runs;
-	// they get the label group. nil registers none. Members of one group that share a
-	// process need a Registerer each, or one that adds a label, as
-	// prometheus.WrapRegistererWith makes: Run fails if another member's metrics are
-	// registered with the same one.
+	// Registerer registers the metrics, those of the session included, while Run runs; they get the label group. nil registers
+	// none. Members of one group that share a process need a Registerer each, or one that adds a label, as
+	// prometheus.WrapRegistererWith makes: Run fails if another member's metrics are registered with the same one.
 	Registerer prometheus.Registerer
 }
 
@@ -103,16 +88,15 @@ const (
 	defaultStopTimeout = 30 * time.Second
 	defaultPythonFunc  = "roundrobin/1"
 
-	// computeTimeout is after how long an allocation function that has not returned is
-	// reported. Its result still counts if nothing has changed until it comes.
+	// computeTimeout is after how long an allocation function that has not returned is reported. Its result still counts if
+	// nothing has changed until it comes.
 	computeTimeout = 5 * time.Second
 
 	// callbackTimeout is after how long a callback that has not returned is logged and counted.
 	callbackTimeout = 30 * time.Second
 )
 
-// withDefaults returns a copy of o with the defaults, which shares nothing with o
-// that can change, and all faults of o joined.
+// withDefaults returns a copy of o with the defaults, which shares nothing with o that can change, and all faults of o joined.
 func (o Options) withDefaults() (Options, error) {
 	if o.Func.Name == "" && o.Func.Assign == nil {
 		o.Func = allocfn.RoundRobin()

@@ -7,8 +7,8 @@ import (
 	"github.com/kielgo/kiel/internal/topiclist"
 )
 
-// noTopic is the only topic of a member whose patterns find none, because an empty list of topics asks for all. No item of a set has
-// such a topic.
+// noTopic is the only topic of a member whose patterns find none, because an empty list of topics asks for all. No item of a set
+// has such a topic.
 const noTopic = ":"
 
 // found has the topics that a list with patterns asks for. It never changes.
@@ -45,8 +45,9 @@ func (c *listCache) parse(topics []string) (*topiclist.List, error) {
 	return list, err
 }
 
-// findTopics sets the Topics of members whose records have patterns to those that the patterns find in the set, and reports whether there
-// are such members. It does not match a topic and a list again that known has. same says that members and set are those of known.
+// findTopics sets the Topics of members whose records have patterns to those that the patterns find in the set, and reports
+// whether there are such members. It does not match a topic and a list again that known has. same says that members and set are
+// those of known.
 func (in *inputs) findTopics(known *inputs, same bool) bool {
 	if same {
 		return len(in.found) > 0

@@ -81,7 +81,8 @@ func TestPatternsThatFindNothing(t *testing.T) {
 	})
 }
 
-// Beside a member without a record patterns mean as little as names. A record whose pattern can't be read is one that can't be read.
+// Beside a member without a record patterns mean as little as names. A record whose pattern can't be read is one that can't be
+// read.
 func TestPatternsBesidePython(t *testing.T) {
 	inRig(t, nil, func(r *rig) {
 		r.partitions("t:0", "u:0", "v:0")
@@ -151,7 +152,8 @@ func TestPatternsAreFoundAlike(t *testing.T) {
 	}
 }
 
-// The findings of patterns are kept: when nothing has changed nothing is done, and members with the same list share what it finds.
+// The findings of patterns are kept: when nothing has changed nothing is done, and members with the same list share what it
+// finds.
 func TestFoundTopicsAreKept(t *testing.T) {
 	ms := []party.Member{asking("a", "^t.*", "!^tt"), asking("b", "u"), asking("c", "!^tt", "^t.*", "^t.*")}
 	set := []string{"t:0", "tt:0", "u:0"}

@@ -10,14 +10,13 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// emit publishes a snapshot of the last good mapping. inc is the incarnation under
-// which the newest views were read; applied says that the mapping is new.
+// emit publishes a snapshot of the last good mapping. inc is the incarnation under which the newest views were read; applied says
+// that the mapping is new.
 func (l *loop) emit(t Trigger, inc *session.Incarnation, joined, applied bool) {
 	l.finish(t, inc, joined, applied, nil)
 }
 
-// republish publishes the last snapshot again, with the errors of now. The snapshot
-// stays joined only if stay is true.
+// republish publishes the last snapshot again, with the errors of now. The snapshot stays joined only if stay is true.
 func (l *loop) republish(t Trigger, stay bool) {
 	if l.last != nil {
 		l.finish(t, l.last.Incarnation, l.last.Joined && stay, false, nil)
@@ -111,8 +110,8 @@ const (
 	kindZones      = "zones"   // the zones can't be read
 )
 
-// report logs an error of a kind, or with nil that the kind has recovered. It calls OnError unless the error is the one of this kind that
-// was reported last.
+// report logs an error of a kind, or with nil that the kind has recovered. It calls OnError unless the error is the one of this
+// kind that was reported last.
 func (l *loop) report(kind string, err error) {
 	if err == nil {
 		l.errs.OK(kind, "")

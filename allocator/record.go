@@ -10,9 +10,8 @@ import (
 	"github.com/kielgo/kiel/internal/zones"
 )
 
-// The limits of a member's record. No member writes a record beyond them, and a
-// record beyond them is a bad one. All members must agree on which records are bad,
-// so the limits are part of the format.
+// The limits of a member's record. No member writes a record beyond them, and a record beyond them is a bad one. All members must
+// agree on which records are bad, so the limits are part of the format.
 const (
 	recordVersion = 1
 	maxRecord     = 64 << 10 // bytes; package party has the same limit
@@ -50,8 +49,8 @@ func (r record) encode() ([]byte, error) {
 	return data, nil
 }
 
-// parseRecord parses a member's record, and its topics with parseTopics. ok is false if there is no record, which
-// is no error: Python members have none.
+// parseRecord parses a member's record, and its topics with parseTopics. ok is false if there is no record, which is no error:
+// Python members have none.
 func parseRecord(data []byte, parseTopics func([]string) (*topiclist.List, error)) (r record, ok bool, err error) {
 	if len(data) == 0 {
 		return record{}, false, nil

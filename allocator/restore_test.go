@@ -63,8 +63,8 @@ func TestSeedAfterABackup(t *testing.T) {
 	}
 }
 
-// TestRemovedIsRemovedForGood: what a member saw removed is not added again, neither when the set is deleted nor when the
-// servers go back to a backup.
+// TestRemovedIsRemovedForGood: what a member saw removed is not added again, neither when the set is deleted nor when the servers
+// go back to a backup.
 func TestRemovedIsRemovedForGood(t *testing.T) {
 	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.begin("t:0", "t:1")

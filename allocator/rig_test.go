@@ -126,8 +126,7 @@ type rig struct {
 	snapshots  []*Snapshot
 }
 
-// newRig makes an allocator; change may set options, and replaces the
-// callbacks if it likes.
+// newRig makes an allocator; change may set options, and replaces the callbacks if it likes.
 func newRig(t *testing.T, change func(*Options)) *rig {
 	t.Helper()
 	s, err := session.New([]string{"zk:2181"}, session.Options{})

@@ -16,16 +16,16 @@ const (
 	seedRetryMin = 100 * time.Millisecond
 	seedRetryMax = 10 * time.Second
 
-	// seedSettle is for how long after an addition to the set this member does not add its seed: the loop may not have seen
-	// all views of the set from before, and would add again what somebody removes meanwhile.
+	// seedSettle is for how long after an addition to the set this member does not add its seed: the loop may not have seen all
+	// views of the set from before, and would add again what somebody removes meanwhile.
 	seedSettle = time.Second
 )
 
-// seed has the items that this member adds to a set that lacks them: those of Options.Seed and those that the member has
-// added since, without those that were removed since, by the member or by somebody else.
+// seed has the items that this member adds to a set that lacks them: those of Options.Seed and those that the member has added
+// since, without those that were removed since, by the member or by somebody else.
 type seed struct {
-	// turn has one element while this member writes the set. The seeding, AddPartitions and RemovePartitions write one
-	// after the other, and each changes or reads items in its turn. So the seeding adds nothing that this member has removed.
+	// turn has one element while this member writes the set. The seeding, AddPartitions and RemovePartitions write one after the
+	// other, and each changes or reads items in its turn. So the seeding adds nothing that this member has removed.
 	turn chan struct{}
 
 	mu      sync.Mutex
@@ -99,8 +99,8 @@ func (s *seed) compare(v *sharedset.View) {
 	}
 }
 
-// removed removes the items that somebody has removed from the set between two views of one znode. An item that this member has added
-// after the second view stays.
+// removed removes the items that somebody has removed from the set between two views of one znode. An item that this member has
+// added after the second view stays.
 func (s *seed) removed(before, v *sharedset.View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,8 @@ type seeding struct {
 }
 
 // seedWhenNeeded starts adding the seed to the set when this member has joined, and again whenever the set may have lost the
-// seed: the znode is missing or is another one, or the servers were restored from a backup. The goroutine sends its progress
-// to the loop. After an attempt that failed, the loop decides by the view of the set that it has by then.
+// seed: the znode is missing or is another one, or the servers were restored from a backup. The goroutine sends its progress to
+// the loop. After an attempt that failed, the loop decides by the view of the set that it has by then.
 func (l *loop) seedWhenNeeded(ctx context.Context) {
 	if len(l.seed.all()) == 0 || l.seeding || !l.paired() || !l.members.Joined || l.set.Err != nil {
 		return // a set that can't be read is not written; the seed is added when the set can be read
@@ -154,8 +154,9 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	})
 }
 
-// addSeed adds the items of the seed that the set lacks: those of wanted that are still in the seed. It adds no item of there, which
-// the set had, nor an item that AddPartitions has added since: somebody may remove these while addSeed waits for its turn and the lock.
+// addSeed adds the items of the seed that the set lacks: those of wanted that are still in the seed. It adds no item of there,
+// which the set had, nor an item that AddPartitions has added since: somebody may remove these while addSeed waits for its turn
+// and the lock.
 func (l *loop) addSeed(ctx context.Context, wanted, there []string) (added int, err error) {
 	err = l.seed.inTurn(ctx, func() error {
 		lacking := missing(wanted, missing(wanted, l.seed.all()))
@@ -184,8 +185,8 @@ func (l *loop) onSeeding(s seeding) {
 	}
 }
 
-// compareAgain compares the last set once more with the seed, after the addition that ends now: somebody may have removed
-// items of the seed before the loop could see them in the set.
+// compareAgain compares the last set once more with the seed, after the addition that ends now: somebody may have removed items
+// of the seed before the loop could see them in the set.
 func (l *loop) compareAgain() {
 	if l.known == nil || l.hasSeed() {
 		return
@@ -196,8 +197,7 @@ func (l *loop) compareAgain() {
 	}
 }
 
-// hasSeed reports whether the set has the seed or has had it: what somebody has
-// removed since is meant to stay removed.
+// hasSeed reports whether the set has the seed or has had it: what somebody has removed since is meant to stay removed.
 func (l *loop) hasSeed() bool {
 	return len(l.seed.all()) == 0 || l.seededIn(l.set)
 }
@@ -207,12 +207,12 @@ func (l *loop) seededIn(v *sharedset.View) bool {
 	return v.Exists && l.seedIn != nil && v.SameZnode(l.seedIn)
 }
 
-// compareSeed compares a set that could be read with the one read before. It removes from the seed the items that somebody
-// has removed in between, and records whether the set has the seed.
+// compareSeed compares a set that could be read with the one read before. It removes from the seed the items that somebody has
+// removed in between, and records whether the set has the seed.
 //
 // An item was removed if the same znode was written since and has the item no more. A znode that has other items, and a data
-// version that is no higher than before, comes from a backup: the items that it lacks were lost, not removed. A new session, and so
-// another Incarnation.History, does not count: others remove items while this member has no connection.
+// version that is no higher than before, comes from a backup: the items that it lacks were lost, not removed. A new session, and
+// so another Incarnation.History, does not count: others remove items while this member has no connection.
 func (l *loop) compareSeed(v *sharedset.View) {
 	before := l.known
 	l.known = v

@@ -67,8 +67,8 @@ func TestSeedIsAddedOnJoining(t *testing.T) {
 	})
 }
 
-// TestSeedIsNotAddedTwice: when the seed is in the set, the last view is still one from before. Who removes a partition then
-// has removed it.
+// TestSeedIsNotAddedTwice: when the seed is in the set, the last view is still one from before. Who removes a partition then has
+// removed it.
 func TestSeedIsNotAddedTwice(t *testing.T) {
 	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.showSet(&sharedset.View{})
@@ -261,8 +261,8 @@ func TestTurnIsWaitedForWithContext(t *testing.T) {
 	})
 }
 
-// TestViewFromBeforeAddPartitions: a view without what was just added may be from before. It is no reason to add it again,
-// which would undo the removal by another member. One that is still without it a second later is.
+// TestViewFromBeforeAddPartitions: a view without what was just added may be from before. It is no reason to add it again, which
+// would undo the removal by another member. One that is still without it a second later is.
 func TestViewFromBeforeAddPartitions(t *testing.T) {
 	for name, shown := range map[string]bool{"added": true, "lost": false} {
 		t.Run(name, func(t *testing.T) {
@@ -392,8 +392,8 @@ func TestRemovedBeforeItWasSeen(t *testing.T) {
 	}
 }
 
-// TestRemovedWhileAway: another member removes an item of the seed right after it was added, and this member sees the set only when
-// it does not wait for its addition any more.
+// TestRemovedWhileAway: another member removes an item of the seed right after it was added, and this member sees the set only
+// when it does not wait for its addition any more.
 func TestRemovedWhileAway(t *testing.T) {
 	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.run()
@@ -434,8 +434,8 @@ func TestRemovedBetweenTwoAdditions(t *testing.T) {
 	})
 }
 
-// TestAddedAgainAfterARemoval: a view that shows the removal of an item comes after this member has added the item again. The item
-// stays in the seed.
+// TestAddedAgainAfterARemoval: a view that shows the removal of an item comes after this member has added the item again. The
+// item stays in the seed.
 func TestAddedAgainAfterARemoval(t *testing.T) {
 	inSeedRig(t, func(r *rig, adds *[]string) {
 		r.seed.remove([]string{"t:0"})
@@ -458,8 +458,8 @@ func TestAddedAgainAfterARemoval(t *testing.T) {
 	})
 }
 
-// TestSeedingAddsTheSeedOnly: AddPartitions adds an item while the seeding waits for its turn, and another member removes the item
-// at once. The seeding does not bring it back.
+// TestSeedingAddsTheSeedOnly: AddPartitions adds an item while the seeding waits for its turn, and another member removes the
+// item at once. The seeding does not bring it back.
 func TestSeedingAddsTheSeedOnly(t *testing.T) {
 	inSeedRig(t, func(r *rig, adds *[]string) {
 		locked, added := make(chan struct{}), make(chan error, 1)

@@ -30,57 +30,48 @@ func triggers() []Trigger {
 	return []Trigger{TriggerInitial, TriggerManual, TriggerSession, TriggerMembers, TriggerPartitions, TriggerZones}
 }
 
-// Snapshot is one state of the group as this member sees it: the mapping that is in
-// force, with the members and partitions that it was computed from. A Snapshot never
-// changes; its slices and its map must not be changed. Its methods don't block and may
-// be called from any goroutine.
-// The first call of Owner or Share makes an index of the mapping, which takes one
-// pass over the partitions, as each call of Mapping does; snapshots with the same
-// mapping share the index.
+// Snapshot is one state of the group as this member sees it: the mapping that is in force, with the members and partitions that
+// it was computed from. A Snapshot never changes; its slices and its map must not be changed. Its methods don't block and may be
+// called from any goroutine.
+// The first call of Owner or Share makes an index of the mapping, which takes one pass over the partitions, as each call of
+// Mapping does; snapshots with the same mapping share the index.
 type Snapshot struct {
 	// Version grows by one with each snapshot of this allocator, from 1.
 	Version uint64
 	// Trigger is the kind of change for which this snapshot was made.
 	Trigger Trigger
-	// Reason is why the mapping differs from the one before, with names of members, topics or functions. Snapshots with the same mapping
-	// have the same Reason. It is zero before the first mapping. [Snapshot.Move] has the reasons of single partitions.
+	// Reason is why the mapping differs from the one before, with names of members, topics or functions. Snapshots with the same
+	// mapping have the same Reason. It is zero before the first mapping. [Snapshot.Move] has the reasons of single partitions.
 	Reason status.Reason
 	// At is when the snapshot was made.
 	At time.Time
 
-	// Members and Partitions are those for which the mapping was computed, in kiel's
-	// order. Partitions are those of the set without those of Unwanted topics. While
-	// Err says that no mapping could be computed, Members, Partitions and Unwanted are
+	// Members and Partitions are those for which the mapping was computed, in kiel's order. Partitions are those of the set
+	// without those of Unwanted topics. While Err says that no mapping could be computed, Members, Partitions and Unwanted are
 	// those of the last good one.
 	Members    []string
 	Partitions []kiel.Partition
-	// Unwanted are the topics in the set for which no member asks, sorted byte by
-	// byte: nobody owns their partitions ([ErrUnwantedTopic]). It is empty while a
-	// member asks for all topics or has no record. The names are those in the set, to
+	// Unwanted are the topics in the set for which no member asks, sorted byte by byte: nobody owns their partitions
+	// ([ErrUnwantedTopic]). It is empty while a member asks for all topics or has no record. The names are those in the set, to
 	// which somebody may have written any text.
 	Unwanted []string
-	// Zones has the zones of partitions, in the set or not, with which the mapping was
-	// computed. It is empty while the zones' znode can't be read.
+	// Zones has the zones of partitions, in the set or not, with which the mapping was computed. It is empty while the zones'
+	// znode can't be read.
 	Zones map[kiel.Partition]string
-	// Func is the ID of the function that computed the mapping; "" before the first
-	// mapping.
+	// Func is the ID of the function that computed the mapping; "" before the first mapping.
 	Func string
 
-	// Joined reports whether this member takes part: its session's znode existed when
-	// the members were read, and the session was trusted when the snapshot was made.
-	// If Joined is false, this member's share is empty. Then a trusted Incarnation
-	// means that the member has left the group, and one that has ended means that
-	// nothing is known until the next.
+	// Joined reports whether this member takes part: its session's znode existed when the members were read, and the session was
+	// trusted when the snapshot was made. If Joined is false, this member's share is empty. Then a trusted Incarnation means that
+	// the member has left the group, and one that has ended means that nothing is known until the next.
 	Joined bool
-	// Incarnation is the incarnation of the session under which members, set and zones
-	// were all read. Act on a snapshot only while it is trusted. It is nil only
-	// when Run ended before anything was read.
+	// Incarnation is the incarnation of the session under which members, set and zones were all read. Act on a snapshot only
+	// while it is trusted. It is nil only when Run ended before anything was read.
 	Incarnation *session.Incarnation
 
-	// Err joins what is wrong, and is nil if nothing is: [ErrFuncFailed],
-	// [ErrFuncMismatch], sharedset's errors, items that are not name:number
-	// ([kiel.ErrInvalidPartition]), [ErrZonesUnreadable], the cause for which the
-	// session is not trusted, [ErrNameHeld], [ErrNameTaken].
+	// Err joins what is wrong, and is nil if nothing is: [ErrFuncFailed], [ErrFuncMismatch], sharedset's errors, items that are
+	// not name:number ([kiel.ErrInvalidPartition]), [ErrZonesUnreadable], the cause for which the session is not trusted,
+	// [ErrNameHeld], [ErrNameTaken].
 	Err error
 
 	mapping *mapping // never nil
@@ -147,13 +138,12 @@ func (m *mapping) share(name string) []kiel.Partition {
 	return share
 }
 
-// Mine returns the partitions that the mapping gives to this member, in kiel's order;
-// none if the member has not joined. The slice is the caller's.
+// Mine returns the partitions that the mapping gives to this member, in kiel's order; none if the member has not joined. The
+// slice is the caller's.
 func (s *Snapshot) Mine() []kiel.Partition { return slices.Clone(s.mine) }
 
-// Share returns the partitions that the mapping gives to the named member, as topic
-// and ids in kiel's order, which is kiel's form of an allocation. The map is empty, not
-// nil, if there are none or there is no such member. The map is the caller's.
+// Share returns the partitions that the mapping gives to the named member, as topic and ids in kiel's order, which is kiel's form
+// of an allocation. The map is empty, not nil, if there are none or there is no such member. The map is the caller's.
 func (s *Snapshot) Share(member string) map[string][]int32 {
 	i, ok := slices.BinarySearch(s.mapping.members, member)
 	if !ok {
@@ -162,9 +152,8 @@ func (s *Snapshot) Share(member string) map[string][]int32 {
 	return s.mapping.topics(i)
 }
 
-// Owner returns the member to which the mapping gives p, and false if p is not in
-// Partitions: the set lacks p, or no member asks for its topic. The mapping may give p
-// to a member that does not ask for the topic, if another member has no record or the
+// Owner returns the member to which the mapping gives p, and false if p is not in Partitions: the set lacks p, or no member asks
+// for its topic. The mapping may give p to a member that does not ask for the topic, if another member has no record or the
 // function does not look at topics.
 func (s *Snapshot) Owner(p kiel.Partition) (string, bool) {
 	i, ok := s.mapping.view().Owner(p)
@@ -174,8 +163,8 @@ func (s *Snapshot) Owner(p kiel.Partition) (string, bool) {
 	return s.mapping.members[i], true
 }
 
-// Claimable returns the partitions that the mapping gives to members with a record, in kiel's order. Members without a record, such as
-// those in Python, claim nothing (see package ownership). The slice is the caller's.
+// Claimable returns the partitions that the mapping gives to members with a record, in kiel's order. Members without a record,
+// such as those in Python, claim nothing (see package ownership). The slice is the caller's.
 func (s *Snapshot) Claimable() []kiel.Partition {
 	var claimable []kiel.Partition
 	for k, owner := range s.mapping.owner {
@@ -186,8 +175,8 @@ func (s *Snapshot) Claimable() []kiel.Partition {
 	return claimable
 }
 
-// Mapping returns the whole mapping in kiel's form: member, topic, ids. A member that
-// gets nothing is absent. The maps are the caller's.
+// Mapping returns the whole mapping in kiel's form: member, topic, ids. A member that gets nothing is absent. The maps are the
+// caller's.
 func (s *Snapshot) Mapping() map[string]map[string][]int32 {
 	return allocfn.Mapping(s.mapping.in, s.mapping.owner)
 }
@@ -208,9 +197,8 @@ func (s *Snapshot) LogValue() slog.Value {
 // Rebalance is the argument of OnRebalance.
 type Rebalance struct {
 	Snapshot *Snapshot
-	// Added and Removed are the partitions that this member has got and lost since the
-	// snapshot of the last call, in kiel's order. Both are empty if only other members'
-	// shares have changed.
+	// Added and Removed are the partitions that this member has got and lost since the snapshot of the last call, in kiel's
+	// order. Both are empty if only other members' shares have changed.
 	Added, Removed []kiel.Partition
 }
 

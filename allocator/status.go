@@ -17,8 +17,8 @@ import (
 // maxChanges is how many changes a status lists.
 const maxChanges = 16
 
-// Alive returns nil when the allocator's loop has answered; also before Run, and when Run has ended. If the loop does not answer until ctx
-// ends, Alive returns an error. It needs no server and calls no user code.
+// Alive returns nil when the allocator's loop has answered; also before Run, and when Run has ended. If the loop does not answer
+// until ctx ends, Alive returns an error. It needs no server and calls no user code.
 func (a *PartitionAllocator) Alive(ctx context.Context) error {
 	if !a.ran.Load() {
 		return nil
@@ -34,7 +34,8 @@ func (a *PartitionAllocator) Alive(ctx context.Context) error {
 }
 
 // Waiting returns what this member waits for. It returns "" if the member takes part: it has joined, its session is trusted,
-// [PartitionAllocator.Ready] has returned nil or would, and the mapping in force was computed from the newest views. It does not block.
+// [PartitionAllocator.Ready] has returned nil or would, and the mapping in force was computed from the newest views. It does not
+// block.
 func (a *PartitionAllocator) Waiting() string {
 	s := a.Snapshot()
 	switch {
@@ -78,9 +79,9 @@ func (a *PartitionAllocator) lacking(s *Snapshot) string {
 	}
 }
 
-// Status describes the group as this member sees it: itself, the members as read last, and the partitions with the members to which the
-// mapping in force gives them. It knows nothing of claims; Status of package ownership does. It does not block and sends nothing; it takes
-// one pass over members and partitions. The result is the caller's.
+// Status describes the group as this member sees it: itself, the members as read last, and the partitions with the members to
+// which the mapping in force gives them. It knows nothing of claims; Status of package ownership does. It does not block and
+// sends nothing; it takes one pass over members and partitions. The result is the caller's.
 func (a *PartitionAllocator) Status() *status.Group {
 	g := status.New(a.group, status.SourceMember, time.Now().UTC())
 	g.Self = a.describeSelf()
@@ -177,8 +178,8 @@ func describeMember(p *party.Member, r *member) status.Member {
 	return m
 }
 
-// describePartitions describes the partitions of the mapping and the other ones in the set, sorted by topic and number. blocked is why self
-// does not take part, "" if it does.
+// describePartitions describes the partitions of the mapping and the other ones in the set, sorted by topic and number. blocked
+// is why self does not take part, "" if it does.
 func describePartitions(in *inputs, m *mapping, self, blocked string) []status.Partition {
 	type place struct {
 		p kiel.Partition

@@ -44,20 +44,18 @@ func partitionsOf(items []string) map[kiel.Partition]bool {
 	return all
 }
 
-// RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic by its name. It needs the session
-// to run, not the allocator, and blocks until the topic is removed or ctx ends.
+// RemoveTopic removes all partitions of a topic from the group's set, unless a member asks for the topic by its name. It needs
+// the session to run, not the allocator, and blocks until the topic is removed or ctx ends.
 //
-// RemoveTopic returns [ErrTopicInUse], with the name of the member, while a member's
-// record names the topic or asks for all topics, or a member has no readable record, as
-// members of Python kiel. What such a member asks for is not known; if you know that
-// it does not need the topic, use [PartitionAllocator.RemovePartitions]. RemoveTopic
-// returns [ErrTopicNotInSet] if the set has no partition of the topic, and
-// kiel.ErrInvalidName if the name is not allowed. Other errors are those of sharedset
-// and of the session; with session.ErrUncertain the topic may have been removed.
+// RemoveTopic returns [ErrTopicInUse], with the name of the member, while a member's record names the topic or asks for all
+// topics, or a member has no readable record, as members of Python kiel. What such a member asks for is not known; if you know
+// that it does not need the topic, use [PartitionAllocator.RemovePartitions]. RemoveTopic returns [ErrTopicNotInSet] if the set
+// has no partition of the topic, and kiel.ErrInvalidName if the name is not allowed. Other errors are those of sharedset and of
+// the session; with session.ErrUncertain the topic may have been removed.
 //
-// Members that ask for the topic by pattern alone do not keep it from being removed. A consumer among them that finds the
-// topic in Kafka adds it again at its next metadata refresh. So does a consumer that asks for the topic and joins meanwhile.
-// What other programs write to the set meanwhile is kept.
+// Members that ask for the topic by pattern alone do not keep it from being removed. A consumer among them that finds the topic
+// in Kafka adds it again at its next metadata refresh. So does a consumer that asks for the topic and joins meanwhile. What other
+// programs write to the set meanwhile is kept.
 func (a *PartitionAllocator) RemoveTopic(ctx context.Context, topic string) error {
 	if err := kiel.CheckTopic(topic); err != nil {
 		return fmt.Errorf("allocator: remove topic: %w", err)

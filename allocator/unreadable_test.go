@@ -93,8 +93,8 @@ func TestUnreadableFromTheStart(t *testing.T) {
 	})
 }
 
-// TestUnreadableWhileJoining: the set is repaired to what it was, so that there
-// is nothing to compute anew but that all is ready now.
+// TestUnreadableWhileJoining: the set is repaired to what it was, so that there is nothing to compute anew but that all is ready
+// now.
 func TestUnreadableWhileJoining(t *testing.T) {
 	inRig(t, nil, func(r *rig) {
 		r.join()

@@ -230,7 +230,8 @@ func TestUnwantedTopicsAreAsIfNotInTheSet(t *testing.T) {
 	}
 }
 
-// While what is asked for and the set stay, the partitions that are divided are kept; if all are asked for they are those of the set.
+// While what is asked for and the set stay, the partitions that are divided are kept; if all are asked for they are those of the
+// set.
 func TestWantedPartitionsAreKept(t *testing.T) {
 	ms := []party.Member{asking("a", "t"), asking("b", "t", "u"), asking("c", "u")}
 	set := []string{"t:0", "t:1", "u:0", "v:0"}

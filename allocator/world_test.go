@@ -186,8 +186,8 @@ func sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-// agree fails unless all members that run hold the mapping that the function
-// makes of the given members and partitions, and returns it.
+// agree fails unless all members that run hold the mapping that the function makes of the given members and partitions, and
+// returns it.
 func (w *world) agree(fn allocfn.Func, names, items []string) string {
 	w.Helper()
 	var in allocfn.Input

@@ -5,41 +5,29 @@ import (
 	"math/bits"
 )
 
-// Balanced returns "balanced", which assigns to every member its share to within
-// one partition, whatever the topics, and moves few partitions when members join
-// and leave, though it does not know the plan before.
+// Balanced returns "balanced", which assigns to every member its share to within one partition, whatever the topics, and moves
+// few partitions when members join and leave, though it does not know the plan before.
 //
-// Each partition has probes and each member has points on a ring (multi-probe
-// hashing); hashes of the names decide where they are. The distance of a pair of a
-// partition and a member is that from the nearest point to the nearest probe.
-// Balanced takes the pairs in the order of their distances (in steps of at most
-// 12 %, then in the order of the partitions, then exactly), and assigns the
-// partition if it is free and the member has room. So the outcome is the one stable
-// matching of the distances.
+// Each partition has probes and each member has points on a ring (multi-probe hashing); hashes of the names decide where they
+// are. The distance of a pair of a partition and a member is that from the nearest point to the nearest probe. Balanced takes the
+// pairs in the order of their distances (in steps of at most 12 %, then in the order of the partitions, then exactly), and
+// assigns the partition if it is free and the member has room. So the outcome is the one stable matching of the distances.
 //
-// A member's room is its quota: with P partitions and n members of equal weight
-// each takes ⌊P/n⌋, and P mod n of them, those that come first in the order of
-// pairs, take one more. With weights, a member of weight w has the exact share
-// P·w/W, W being the sum of the weights. It takes that rounded down. The members
-// with the largest remainders take one each of the partitions that are left; among
-// equal remainders, those that come first. Distances are divided by the member's
-// weight, in relation to the mean weight. So only the proportions of weights
-// count, whether they are given in percent or in millicores, and a small change
-// of a weight moves few partitions, wherever the weight is. Weights above 2^31-1
-// count as 2^31-1.
+// A member's room is its quota: with P partitions and n members of equal weight each takes ⌊P/n⌋, and P mod n of them, those that
+// come first in the order of pairs, take one more. With weights, a member of weight w has the exact share P·w/W, W being the sum
+// of the weights. It takes that rounded down. The members with the largest remainders take one each of the partitions that are
+// left; among equal remainders, those that come first. Distances are divided by the member's weight, in relation to the mean
+// weight. So only the proportions of weights count, whether they are given in percent or in millicores, and a small change of a
+// weight moves few partitions, wherever the weight is. Weights above 2^31-1 count as 2^31-1.
 //
-// Where members ask for different topics, these are divided group by group, and
-// room is what a member lacks to the level of its group: see Topics on the
-// package's page.
+// Where members ask for different topics, these are divided group by group, and room is what a member lacks to the level of its
+// group: see Topics on the package's page.
 //
-// With [Input.Zones], pairs in one zone come before all others: a partition is
-// assigned to a member of another zone only when the members of its own have
-// no room. The shares remain as they are. A partition or member without a zone is in
-// none.
+// With [Input.Zones], pairs in one zone come before all others: a partition is assigned to a member of another zone only when the
+// members of its own have no room. The shares remain as they are. A partition or member without a zone is in none.
 //
-// It takes about 100 ns per partition, less on two cores, and 20 bytes. Where
-// weights differ it takes about twice as long, and up to three times where they
-// range from one to a million.
+// It takes about 100 ns per partition, less on two cores, and 20 bytes. Where weights differ it takes about twice as long, and up
+// to three times where they range from one to a million.
 // [ErrInput] is the only error, for more than 2^21 members, or negative weights.
 func Balanced() Func { return Func{Name: "balanced", Assign: balanced, readOnly: balanced} }
 
@@ -56,9 +44,8 @@ func balanced(in Input) (Assignment, error) {
 	})
 }
 
-// balancedWithin is Balanced for members that may take as many partitions as
-// the quotas say, whatever their weights. There must be a member, a partition,
-// and room for all partitions. It changes the quotas.
+// balancedWithin is Balanced for members that may take as many partitions as the quotas say, whatever their weights. There must
+// be a member, a partition, and room for all partitions. It changes the quotas.
 func balancedWithin(in Input, q quotas) (Assignment, error) {
 	if err := checkMembers(in.Members); err != nil {
 		return nil, err
@@ -92,9 +79,8 @@ const (
 	allCodes = 2 * codes                       // of pairs: those in one zone, then the others; less than 2^10
 )
 
-// code cuts a distance to its leading bit and the three behind it, so that
-// pairs of about the same distance are taken in the order of the partitions.
-// Finer steps move no fewer partitions and take longer.
+// code cuts a distance to its leading bit and the three behind it, so that pairs of about the same distance are taken in the
+// order of the partitions. Finer steps move no fewer partitions and take longer.
 func code(distance uint64) int {
 	if distance < 2<<codeBits {
 		return int(distance)
@@ -146,8 +132,7 @@ func newBalance(in Input, q quotas) *balance {
 	return b
 }
 
-// code returns the code of a distance in relation to the mean weight, so that
-// only the proportions of weights count.
+// code returns the code of a distance in relation to the mean weight, so that only the proportions of weights count.
 func (b *balance) code(s suit) int {
 	if b.scale.inverse == nil {
 		return code(uint64(s.score) >> 32)
@@ -186,8 +171,8 @@ func (b *balance) choose() {
 	}
 }
 
-// twoCoresFrom is the number of partitions from which a second goroutine looks for
-// half of the first choices, by far the longest part that can be cut in two.
+// twoCoresFrom is the number of partitions from which a second goroutine looks for half of the first choices, by far the longest
+// part that can be cut in two.
 const twoCoresFrom = 1 << 16
 
 // chooseSome finds the first choices of some partitions and counts their codes.

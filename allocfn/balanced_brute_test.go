@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// brute is Balanced as it is defined, with none of its short cuts: all pairs
-// are scored, sorted, and taken in order. It shares no code with the package.
+// brute is Balanced as it is defined, with none of its short cuts: all pairs are scored, sorted, and taken in order. It shares no
+// code with the package.
 func brute(in allocfn.Input) []int32 {
 	members, partitions := in.Members, in.Partitions
 	points := make([][]uint64, len(members))
@@ -126,10 +126,8 @@ func bruteCode(d uint64) int {
 	return (e-4)*8 + int(d>>(e-4))
 }
 
-// bruteScale is what distances are divided by: the inverses of the members'
-// weights, in units of 2^-63, and their mean, in units of 2^-32, the weights
-// being divided by their greatest common divisor. It returns nil where all
-// weights are equal.
+// bruteScale is what distances are divided by: the inverses of the members' weights, in units of 2^-63, and their mean, in units
+// of 2^-32, the weights being divided by their greatest common divisor. It returns nil where all weights are equal.
 func bruteScale(members []allocfn.Member) (inverses []uint64, mean uint64) {
 	sum, unit, equal := new(big.Int), new(big.Int), true
 	for _, m := range members {
@@ -148,9 +146,8 @@ func bruteScale(members []allocfn.Member) (inverses []uint64, mean uint64) {
 	return inverses, sum.Quo(sum, big.NewInt(int64(len(members)))).Uint64()
 }
 
-// bruteQuotas rounds exact shares down and gives what is left to the largest
-// remainders: for sure where there are enough for all that have as large a one,
-// otherwise as a pool.
+// bruteQuotas rounds exact shares down and gives what is left to the largest remainders: for sure where there are enough for all
+// that have as large a one, otherwise as a pool.
 func bruteQuotas(members []allocfn.Member, partitions int) (quota []int, pooled []bool, pool int) {
 	sum := new(big.Int)
 	for _, m := range members {

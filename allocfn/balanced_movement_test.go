@@ -23,10 +23,9 @@ func without(in allocfn.Input, member int) allocfn.Input {
 	return in
 }
 
-// change compares the assignments before and after the members of a group
-// changed. least is how many partitions any function with equal shares would
-// have moved at least: of what a member has, those that stay are at most its
-// new quota, and one more for as many members as may have one more.
+// change compares the assignments before and after the members of a group changed. least is how many partitions any function with
+// equal shares would have moved at least: of what a member has, those that stay are at most its new quota, and one more for as
+// many members as may have one more.
 func change(before allocfn.Input, a allocfn.Assignment, after allocfn.Input, b allocfn.Assignment) movement {
 	loads := make(map[string]int)
 	stayed := 0
@@ -59,8 +58,7 @@ func assign(tb testing.TB, in allocfn.Input) allocfn.Assignment {
 	return a
 }
 
-// joinAndLeave makes a group of n members from a seed and returns what it costs
-// that one more joins and that one of the n leaves.
+// joinAndLeave makes a group of n members from a seed and returns what it costs that one more joins and that one of the n leaves.
 func joinAndLeave(tb testing.TB, seed uint64, n, p int) (join, leave movement) {
 	tb.Helper()
 	more := randomGroup(seed, n+1, p)
@@ -79,8 +77,8 @@ func joinAndLeave(tb testing.TB, seed uint64, n, p int) (join, leave movement) {
 // movementFactor is what doc.go says of up to 300 partitions per member.
 const movementFactor = 2.5
 
-// excess returns how many more partitions moved than had to, in roots of their
-// number, and complains of more than movementFactor of those.
+// excess returns how many more partitions moved than had to, in roots of their number, and complains of more than movementFactor
+// of those.
 func (m movement) excess(tb testing.TB, seed uint64, members, partitions int) float64 {
 	tb.Helper()
 	if m.moved < m.least {
@@ -93,9 +91,8 @@ func (m movement) excess(tb testing.TB, seed uint64, members, partitions int) fl
 	return excess
 }
 
-// TestBalancedMovesLittle holds every join and leave to the lower bound and c
-// roots of the number of partitions, at sizes on both sides of P mod N = 0, N
-// being the number of members before or after.
+// TestBalancedMovesLittle holds every join and leave to the lower bound and c roots of the number of partitions, at sizes on both
+// sides of P mod N = 0, N being the number of members before or after.
 func TestBalancedMovesLittle(t *testing.T) {
 	worst, sum, n := 0.0, 0.0, 0
 	evenJoins, evenLeaves := 0, 0

@@ -2,9 +2,8 @@ package allocfn
 
 import "slices"
 
-// settle takes the pairs in order. A partition whose first choice is full is
-// refused, and its best pair with a member that is open then comes up again in its
-// turn. The result does not depend on cut, see sure.
+// settle takes the pairs in order. A partition whose first choice is full is refused, and its best pair with a member that is
+// open then comes up again in its turn. The result does not depend on cut, see sure.
 func (b *balance) settle(cut int) {
 	order, ends, ok := b.sure(cut)
 	if !ok {
@@ -46,9 +45,8 @@ func (b *balance) endCode() int {
 	return allCodes
 }
 
-// sureCut returns a code below which first choices probably fill no member. The
-// closest pairs spread over members by weight and chance alone, so that a member
-// has about its share of them and hardly ever four standard deviations more.
+// sureCut returns a code below which first choices probably fill no member. The closest pairs spread over members by weight and
+// chance alone, so that a member has about its share of them and hardly ever four standard deviations more.
 func (b *balance) sureCut() int {
 	if b.home != nil {
 		return 0
@@ -80,10 +78,9 @@ func isqrt(x int) int {
 	return r
 }
 
-// sure assigns the partitions whose first choice has a code below cut to that
-// member, in any order, and sorts the others by code: those of code c, in the order
-// of partitions, end at ends[c]. If that fills a member, the order would have
-// mattered: then sure takes all back and returns false.
+// sure assigns the partitions whose first choice has a code below cut to that member, in any order, and sorts the others by code:
+// those of code c, in the order of partitions, end at ends[c]. If that fills a member, the order would have mattered: then sure
+// takes all back and returns false.
 func (b *balance) sure(cut int) (order []int32, ends [allCodes]int32, ok bool) {
 	n := int32(0)
 	for c, end := cut, b.endCode(); c < end; c++ {
@@ -113,9 +110,8 @@ func (b *balance) sure(cut int) (order []int32, ends [allCodes]int32, ok bool) {
 	return nil, ends, false
 }
 
-// serve assigns a partition to the member of its pair, which has code c. If that
-// member is full, serve assigns it to the best that is not, or refuses it until the
-// code of that pair comes up.
+// serve assigns a partition to the member of its pair, which has code c. If that member is full, serve assigns it to the best
+// that is not, or refuses it until the code of that pair comes up.
 func (b *balance) serve(p int32, c int) {
 	m := b.choices[p].member()
 	for b.quotas.left[m] == 0 {
@@ -153,8 +149,7 @@ func (b *balance) bestOpen(p int32) (suit, int) {
 	return s, codes + b.code(s)
 }
 
-// bestOpenOf returns the best pair of p with an open member of a zone, unsuited
-// if there is none.
+// bestOpenOf returns the best pair of p with an open member of a zone, unsuited if there is none.
 func (b *balance) bestOpenOf(zone, p int32) suit {
 	best, key := unsuited(), b.keys[p]
 	for class := range b.fields[zone] {
@@ -170,8 +165,7 @@ func (b *balance) bestOpenOf(zone, p int32) suit {
 	return best
 }
 
-// takeRefused returns the refused partitions whose best pair now has code c, in
-// order.
+// takeRefused returns the refused partitions whose best pair now has code c, in order.
 func (b *balance) takeRefused(c int) []int32 {
 	b.list = b.list[:0]
 	for p := b.refused[c]; p >= 0; p = b.owner[p] {

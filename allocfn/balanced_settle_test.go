@@ -13,8 +13,7 @@ func balanceOf(in Input) *balance {
 	return newBalance(in, newQuotas(in.Members, totalOf(in.Members), len(in.Partitions)))
 }
 
-// TestCutDoesNotMatter tries every cut: those that the sure part is meant for,
-// and those that make it take all back.
+// TestCutDoesNotMatter tries every cut: those that the sure part is meant for, and those that make it take all back.
 func TestCutDoesNotMatter(t *testing.T) {
 	kept, taken := 0, 0
 	for _, shape := range [][2]int{{1, 100}, {3, 300}, {3, 301}, {7, 400}, {40, 399}, {40, 20}, {-3, 300}, {-7, 400}} {

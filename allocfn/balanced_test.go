@@ -83,9 +83,8 @@ func drawGroup(t *rapid.T) allocfn.Input {
 	return in
 }
 
-// TestBalancedIsBrute compares with the definition, at sizes that make all of
-// the short cuts count: from more members than partitions to members with so
-// many that the sure part is large, and every remainder.
+// TestBalancedIsBrute compares with the definition, at sizes that make all of the short cuts count: from more members than
+// partitions to members with so many that the sure part is large, and every remainder.
 func TestBalancedIsBrute(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -124,8 +123,8 @@ func TestBalancedIsBruteForStrangeNames(t *testing.T) {
 	})
 }
 
-// TestBalancedKeepsItsWord checks what the doc promises of shares, and that
-// neither the order in which names came in, nor what was before, matters.
+// TestBalancedKeepsItsWord checks what the doc promises of shares, and that neither the order in which names came in, nor what
+// was before, matters.
 func TestBalancedKeepsItsWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawGroup(t)
@@ -216,8 +215,7 @@ func TestBalancedIsTotal(t *testing.T) {
 	}
 }
 
-// TestBalancedPrefersZones checks that zones are kept where they can be, and
-// what is left of them otherwise.
+// TestBalancedPrefersZones checks that zones are kept where they can be, and what is left of them otherwise.
 func TestBalancedPrefersZones(t *testing.T) {
 	in := randomGroup(7, 12, 600)
 	for i := range in.Members {

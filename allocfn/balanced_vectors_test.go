@@ -17,8 +17,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// balancedVector is a case of testdata/balanced.json: a group, and who gets
-// what. Large groups are made by count and named by number.
+// balancedVector is a case of testdata/balanced.json: a group, and who gets what. Large groups are made by count and named by
+// number.
 type balancedVector struct {
 	Members []vectorMember    // when there are few
 	Many    int               `json:",omitempty"` // otherwise: "host-0" to "host-<n-1>"
@@ -70,9 +70,8 @@ func hashOwners(owners []int32) string {
 
 var newVectors = flag.Bool("new-vectors", false, "write testdata/balanced.json, which breaks groups that run Balanced")
 
-// TestBalancedVectors holds Balanced to results of long ago, on any machine. A
-// vector that fails means that members of two versions own partitions twice: the
-// function needs another name.
+// TestBalancedVectors holds Balanced to results of long ago, on any machine. A vector that fails means that members of two
+// versions own partitions twice: the function needs another name.
 func TestBalancedVectors(t *testing.T) {
 	const file = "balanced.json"
 	if *newVectors {

@@ -11,9 +11,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// TestBalancedWeightSteps changes the weight of one member in small steps, from
-// much less than the others have to much more: no step moves many partitions
-// more than it must, wherever it is.
+// TestBalancedWeightSteps changes the weight of one member in small steps, from much less than the others have to much more: no
+// step moves many partitions more than it must, wherever it is.
 func TestBalancedWeightSteps(t *testing.T) {
 	const most, mean = 1.0, 0.15 // in roots of the number of partitions
 	for name, others := range map[string]func(r *rand.Rand) int{
@@ -60,8 +59,7 @@ func TestBalancedWeightSteps(t *testing.T) {
 	}
 }
 
-// TestBalancedWeightUnit gives all weights in another unit, which moves nothing,
-// for only their proportions count.
+// TestBalancedWeightUnit gives all weights in another unit, which moves nothing, for only their proportions count.
 func TestBalancedWeightUnit(t *testing.T) {
 	for seed := range uint64(20) {
 		in := randomGroup(seed, 10, 1_000)
@@ -82,8 +80,7 @@ func TestBalancedWeightUnit(t *testing.T) {
 	}
 }
 
-// TestBalancedWeightUnitRounding is a group in which weights in another unit,
-// rounded in that, moved 8 partitions.
+// TestBalancedWeightUnitRounding is a group in which weights in another unit, rounded in that, moved 8 partitions.
 func TestBalancedWeightUnitRounding(t *testing.T) {
 	r := rand.New(rand.NewPCG(4334, 9))
 	members, topics, size := 2+r.IntN(100), 1+r.IntN(10), 1+r.IntN(1000)

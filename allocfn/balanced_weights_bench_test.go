@@ -8,8 +8,7 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// BenchmarkBalancedWeights measures Balanced with equal weights and with others
-// of the kinds that people give.
+// BenchmarkBalancedWeights measures Balanced with equal weights and with others of the kinds that people give.
 func BenchmarkBalancedWeights(b *testing.B) {
 	kinds := []struct {
 		name   string

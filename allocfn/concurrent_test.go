@@ -9,8 +9,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// TestConcurrentCalls calls each function from several goroutines at once on one
-// input, which is all they share, and wants one result. It is meant for -race.
+// TestConcurrentCalls calls each function from several goroutines at once on one input, which is all they share, and wants one
+// result. It is meant for -race.
 func TestConcurrentCalls(t *testing.T) {
 	in := inZones(groupOf(numberedNames("host", 7), append(topicOf("t", 20), topicOf("u", 5)...)...), 3, 4)
 	for m := range in.Members {

@@ -7,34 +7,27 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// CoPartitioned returns "copartitioned", for members that join topics by key: it
-// assigns the partitions of the same id of all topics with equally many partitions
-// to one member.
+// CoPartitioned returns "copartitioned", for members that join topics by key: it assigns the partitions of the same id of all
+// topics with equally many partitions to one member.
 //
-// Topics with equally many partitions in the input make a class. The partitions
-// of one id in a class are a unit. Each class is divided by itself, so that the
-// numbers of units of any two members differ by at most one. So do the numbers of
-// partitions of each topic that has the same ids as the others of its class, such
-// as 0 to their count less one. Ids that the topics of a class do not share make
-// further units, and such a topic may be spread less evenly; a unit stays together
-// all the same. A topic that gets more partitions changes its class, and most
-// of its partitions move.
+// Topics with equally many partitions in the input make a class. The partitions of one id in a class are a unit. Each class is
+// divided by itself, so that the numbers of units of any two members differ by at most one. So do the numbers of partitions of
+// each topic that has the same ids as the others of its class, such as 0 to their count less one. Ids that the topics of a class
+// do not share make further units, and such a topic may be spread less evenly; a unit stays together all the same. A topic that
+// gets more partitions changes its class, and most of its partitions move.
 //
-// Each class has hashes of its own, which decide what members get one unit more.
-// So over many classes this evens out as by chance. But nothing evens
-// out inside a class: in one of 100 topics with 3 partitions, 3 members get 100
-// partitions each, and if the topics have one partition, one member gets all.
+// Each class has hashes of its own, which decide what members get one unit more. So over many classes this evens out as by
+// chance. But nothing evens
+// out inside a class: in one of 100 topics with 3 partitions, 3 members get 100 partitions each, and if the topics have one
+// partition, one member gets all.
 //
-// CoPartitioned assigns units as [Balanced] assigns partitions, and moves about as
-// few when one member joins or leaves: of 1,000 units on 10 members 1.22 times the
-// least on a join, and 1.20 times on a leave; of 10,000 on 100 members 1.9 times.
-// Tests hold it to at most 2.5·√U more than the least for a class with U units,
-// with 2 to 31 members of up to 100 units each.
+// CoPartitioned assigns units as [Balanced] assigns partitions, and moves about as few when one member joins or leaves: of 1,000
+// units on 10 members 1.22 times the least on a join, and 1.20 times on a leave; of 10,000 on 100 members 1.9 times. Tests hold
+// it to at most 2.5·√U more than the least for a class with U units, with 2 to 31 members of up to 100 units each.
 //
 // It ignores the topics that members ask for.
 //
-// It takes about 0.2 µs for each unit, 30 ns for each partition, and 0.5 µs for
-// each member in each class.
+// It takes about 0.2 µs for each unit, 30 ns for each partition, and 0.5 µs for each member in each class.
 func CoPartitioned() Func {
 	return Func{Name: "copartitioned", Assign: coPartitioned, readOnly: coPartitioned}
 }
@@ -69,8 +62,7 @@ func coPartitioned(in Input) (Assignment, error) {
 	return a, nil
 }
 
-// classes ranges over the classes of topics with equally many partitions, the
-// partitions of each as indices of ps.
+// classes ranges over the classes of topics with equally many partitions, the partitions of each as indices of ps.
 func classes(ps []kiel.Partition) func(yield func(count int, class []int32) bool) {
 	return func(yield func(count int, class []int32) bool) {
 		var byCount [][]int32 // one per topic
@@ -95,8 +87,7 @@ func classes(ps []kiel.Partition) func(yield func(count int, class []int32) bool
 	}
 }
 
-// unitsOf returns the ids that the partitions of a class have, sorted, and the
-// index in them of each partition's id.
+// unitsOf returns the ids that the partitions of a class have, sorted, and the index in them of each partition's id.
 func unitsOf(ps []kiel.Partition, class []int32) (numbers, unitOf []int32) {
 	for _, i := range class {
 		numbers = append(numbers, ps[i].ID)

@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// Equal numbers of topics with equally many partitions meet, whatever other
-// numbers there are; and topics that have the same numbers are spread evenly.
+// Equal numbers of topics with equally many partitions meet, whatever other numbers there are; and topics that have the same
+// numbers are spread evenly.
 func TestCoPartitionedMeet(t *testing.T) {
 	s := subject{f: allocfn.CoPartitioned()}
 	rapid.Check(t, func(t *rapid.T) {

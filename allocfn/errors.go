@@ -7,35 +7,30 @@ import (
 	"unicode/utf8"
 )
 
-// Errors of this package. An error of [Call] names the function, and the member
-// or the partition that is at fault. On any error keep the mapping in force.
+// Errors of this package. An error of [Call] names the function, and the member or the partition that is at fault. On any error
+// keep the mapping in force.
 var (
-	// ErrInput says that an Input is not as documented: it is not sorted, has a
-	// member or a partition twice, or a negative weight. The caller is at fault.
+	// ErrInput says that an Input is not as documented: it is not sorted, has a member or a partition twice, or a negative
+	// weight. The caller is at fault.
 	ErrInput = errors.New("bad input")
 
-	// ErrFunc says that a Func can't be used: its name is not allowed or it
-	// has no Assign.
+	// ErrFunc says that a Func can't be used: its name is not allowed or it has no Assign.
 	ErrFunc = errors.New("bad allocation function")
 
-	// ErrUnassigned says that an allocation function assigned a partition to no
-	// member.
+	// ErrUnassigned says that an allocation function assigned a partition to no member.
 	ErrUnassigned = errors.New("partition unassigned")
 
 	// ErrAssignedTwice says that an allocation function assigned a partition twice.
 	ErrAssignedTwice = errors.New("partition assigned twice")
 
-	// ErrUnknownTarget says that an allocation function named a member or a
-	// partition that is not in its input.
+	// ErrUnknownTarget says that an allocation function named a member or a partition that is not in its input.
 	ErrUnknownTarget = errors.New("unknown member or partition")
 
-	// ErrPanic says that an allocation function panicked. The error is a
-	// [*PanicError].
+	// ErrPanic says that an allocation function panicked. The error is a [*PanicError].
 	ErrPanic = errors.New("allocation function panicked")
 )
 
-// PanicError is the error of an allocation function that panicked. It wraps
-// [ErrPanic].
+// PanicError is the error of an allocation function that panicked. It wraps [ErrPanic].
 type PanicError struct {
 	Value any    // the argument of panic
 	Stack []byte // the stack as debug.Stack formats it; the error's text leaves it out

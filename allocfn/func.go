@@ -20,63 +20,56 @@ type Member struct {
 	Topics []string // the topics it asks for, in any order; an empty list asks for all
 }
 
-// Input is all that an allocation function may decide on. All members of a group
-// must come to equal inputs.
+// Input is all that an allocation function may decide on. All members of a group must come to equal inputs.
 type Input struct {
 	// Members are sorted by name, byte by byte; no name is there twice.
 	Members []Member
-	// Partitions are in kiel's order, that of [kiel.SortPartitions], or with Places in
-	// the order of [kiel.ParsePartitions]; none is there twice.
+	// Partitions are in kiel's order, that of [kiel.SortPartitions], or with Places in the order of [kiel.ParsePartitions]; none
+	// is there twice.
 	Partitions []kiel.Partition
-	// Places holds for each partition its place among the items that a Python
-	// member counts, in growing order; see [kiel.ParsePartitions]. With nil,
-	// partition k is at place k. RoundRobin goes by places, others need not.
+	// Places holds for each partition its place among the items that a Python member counts, in growing order; see
+	// [kiel.ParsePartitions]. With nil, partition k is at place k. RoundRobin goes by places, others need not.
 	Places []int32
-	// Zones holds the zone, Kafka's rack (KIP-881), in which a partition is best
-	// consumed. A partition without an entry has no zone.
+	// Zones holds the zone, Kafka's rack (KIP-881), in which a partition is best consumed. A partition without an entry has no
+	// zone.
 	Zones map[kiel.Partition]string
 }
 
-// Assignment says who owns what: Assignment[i] is the index in Input.Members
-// of the owner of Input.Partitions[i].
+// Assignment says who owns what: Assignment[i] is the index in Input.Members of the owner of Input.Partitions[i].
 type Assignment []int32
 
 // Func is an allocation function.
 type Func struct {
-	// Name is 1 to 64 of a-z, 0-9 and -. Members of a group agree on Name and
-	// Version, see [Func.ID].
+	// Name is 1 to 64 of a-z, 0-9 and -. Members of a group agree on Name and Version, see [Func.ID].
 	Name string
-	// Version is a number from 1 on; 0 counts as 1. A change of the code that changes
-	// any result needs a new version: members of two versions that publish the same
-	// one would own partitions twice or not at all.
+	// Version is a number from 1 on; 0 counts as 1. A change of the code that changes any result needs a new version: members of
+	// two versions that publish the same one would own partitions twice or not at all.
 	Version int
 
-	// Assign assigns each partition to one member. It must be total and pure (the
-	// result depends on the input alone, in every process), and must neither change
-	// its input nor block. It is called with at least one member and one partition,
-	// from any goroutine.
+	// Assign assigns each partition to one member. It must be total and pure (the result depends on the input alone, in every
+	// process), and must neither change its input nor block. It is called with at least one member and one partition, from any
+	// goroutine.
 	Assign func(Input) (Assignment, error)
 
-	// readOnly is a function of this package that does not change its input. If it
-	// is Assign, too, Call passes the input without a copy.
+	// readOnly is a function of this package that does not change its input. If it is Assign, too, Call passes the input without
+	// a copy.
 	readOnly func(Input) (Assignment, error)
 }
 
-// copies reports whether Call passes a copy of the input to f.Assign. It compares
-// the functions by their code, since readOnly captures no variables.
+// copies reports whether Call passes a copy of the input to f.Assign. It compares the functions by their code, since readOnly
+// captures no variables.
 func (f Func) copies() bool {
 	return reflect.ValueOf(f.Assign).Pointer() != reflect.ValueOf(f.readOnly).Pointer()
 }
 
-// ID returns name and version in one text, as in "balanced/1". A member publishes
-// the ids of all functions that it can run.
+// ID returns name and version in one text, as in "balanced/1". A member publishes the ids of all functions that it can run.
 func (f Func) ID() string { return f.Name + "/" + strconv.Itoa(max(f.Version, 1)) }
 
 // maxVersion is the highest version of a function.
 const maxVersion = 1_000_000
 
-// ParseID reads the id of a function, as [Func.ID] writes it, and returns it. A
-// name alone is the id of version 1. The error wraps [ErrFunc].
+// ParseID reads the id of a function, as [Func.ID] writes it, and returns it. A name alone is the id of version 1. The error
+// wraps [ErrFunc].
 func ParseID(s string) (id string, err error) {
 	f := Func{Version: 1}
 	name, version, given := strings.Cut(s, "/")
@@ -117,14 +110,11 @@ func (f Func) Validate() error {
 	return nil
 }
 
-// Call runs f on in and checks the result: the assignment that it returns assigns
-// each partition to one member of in. A panic of f, an error of f and a result
-// that [Check] refuses become errors that name the function; see the errors of this
-// package. f can't change in: a function that is not of this package gets copies of
-// the members, partitions and zones.
+// Call runs f on in and checks the result: the assignment that it returns assigns each partition to one member of in. A panic of
+// f, an error of f and a result that [Check] refuses become errors that name the function; see the errors of this package. f
+// can't change in: a function that is not of this package gets copies of the members, partitions and zones.
 //
-// Without members or without partitions Call does not call f, and the assignment
-// is empty.
+// Without members or without partitions Call does not call f, and the assignment is empty.
 func Call(f Func, in Input) (Assignment, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -176,10 +166,9 @@ func (f Func) guard(in Input) (a Assignment, err error) {
 	return a, nil
 }
 
-// Check returns an error unless a assigns each partition of in to one member of
-// in: [ErrUnassigned] for a partition without an owner (−1, or beyond the end
-// of a), [ErrUnknownTarget] for an owner that is not the index of a member, or for
-// more owners than partitions. Without members an empty assignment is right.
+// Check returns an error unless a assigns each partition of in to one member of in: [ErrUnassigned] for a partition without an
+// owner (−1, or beyond the end of a), [ErrUnknownTarget] for an owner that is not the index of a member, or for more owners than
+// partitions. Without members an empty assignment is right.
 func Check(in Input, a Assignment) error { return named(check(in, a)) }
 
 func check(in Input, a Assignment) error {
@@ -200,8 +189,7 @@ func check(in Input, a Assignment) error {
 	return nil
 }
 
-// Validate returns an error that wraps [ErrInput] and names the first member
-// or partition that is not as Input documents it.
+// Validate returns an error that wraps [ErrInput] and names the first member or partition that is not as Input documents it.
 func (in Input) Validate() error { return named(in.validate()) }
 
 func (in Input) validate() error {

@@ -9,8 +9,7 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// TestValidateOrder compares Validate with the order of texts, also where a number
-// follows the one before.
+// TestValidateOrder compares Validate with the order of texts, also where a number follows the one before.
 func TestValidateOrder(t *testing.T) {
 	number := rapid.OneOf(rapid.Int32Range(0, 120), rapid.Int32(), rapid.SampledFrom([]int32{
 		9, 10, 99, 1e9 - 1, math.MaxInt32 - 1, math.MaxInt32, -1, -10, -11, -12, math.MinInt32,
@@ -28,8 +27,8 @@ func TestValidateOrder(t *testing.T) {
 	})
 }
 
-// TestOwnFunctionsNeedNoCopy checks that only a function of this package is
-// shown the caller's own slices, also when a Func of this package is changed.
+// TestOwnFunctionsNeedNoCopy checks that only a function of this package is shown the caller's own slices, also when a Func of
+// this package is changed.
 func TestOwnFunctionsNeedNoCopy(t *testing.T) {
 	for _, f := range []Func{Balanced(), RoundRobin()} {
 		if f.copies() {

@@ -47,10 +47,8 @@ func input(members, items []string) (allocfn.Input, []string) {
 	return in, bad
 }
 
-// TestRoundRobinIsKiels compares with the output of kiel's naive_allocator.
-// Only what Go leaves to nobody may be missing: numbers out of range, topics
-// without a name, and a partition that is in the set in two spellings stays
-// with the first.
+// TestRoundRobinIsKiels compares with the output of kiel's naive_allocator. Only what Go leaves to nobody may be missing: numbers
+// out of range, topics without a name, and a partition that is in the set in two spellings stays with the first.
 func TestRoundRobinIsKiels(t *testing.T) {
 	strange := 0
 	for _, v := range load[vector](t, "roundrobin.json") {
@@ -84,8 +82,8 @@ func TestRoundRobinIsKiels(t *testing.T) {
 	}
 }
 
-// compareLoosely checks that each partition's owner is one to which Python
-// gives it too, and that nothing which Python gives to one member is missing.
+// compareLoosely checks that each partition's owner is one to which Python gives it too, and that nothing which Python gives to
+// one member is missing.
 func compareLoosely(t *testing.T, v vector, in allocfn.Input, a allocfn.Assignment) {
 	t.Helper()
 	python := make(map[kiel.Partition][]string)
@@ -155,8 +153,7 @@ func TestNumbersArePythons(t *testing.T) {
 		case !inRange && err == nil:
 			t.Errorf("%q: got %v, want an error", v.Text, p)
 		}
-		// Whatever int() reads keeps its place, so that the next goes where
-		// Python says.
+		// Whatever int() reads keeps its place, so that the next goes where Python says.
 		in, _ := input([]string{"a", "b"}, []string{"t:" + v.Text, "u:0"})
 		a, err := allocfn.Call(allocfn.RoundRobin(), in)
 		if err != nil {

@@ -8,9 +8,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// byTopic returns the indices of ps sorted by topic, byte by byte, and number.
-// Where the partitions of a topic stand together, as they do in every set, it
-// takes one pass and a sort of the topics.
+// byTopic returns the indices of ps sorted by topic, byte by byte, and number. Where the partitions of a topic stand together, as
+// they do in every set, it takes one pass and a sort of the topics.
 func byTopic(ps []kiel.Partition) []int32 {
 	type run struct{ from, to int }
 	var runs []run

@@ -2,14 +2,13 @@ package allocfn
 
 import "github.com/kielgo/kiel"
 
-// The functions of this package score with these hashes. The hashes never change,
-// because results depend on them: a function with another hash needs another name.
+// The functions of this package score with these hashes. The hashes never change, because results depend on them: a function with
+// another hash needs another name.
 
 // phi is 2^64 divided by the golden ratio, the step of hashed sequences.
 const phi uint64 = 0x9e3779b97f4a7c15
 
-// fmix is the finalizer of splitmix64, a bijection in which every bit of the
-// argument reaches every bit of the result.
+// fmix is the finalizer of splitmix64, a bijection in which every bit of the argument reaches every bit of the result.
 func fmix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9

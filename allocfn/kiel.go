@@ -8,10 +8,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// Mapping returns a in the shape of kiel's functions: member, topic, ids. The
-// ids of a topic are in the order of in.Partitions. A member that owns nothing
-// is absent, as in kiel. The caller may change the maps. a must have passed
-// [Check].
+// Mapping returns a in the shape of kiel's functions: member, topic, ids. The ids of a topic are in the order of in.Partitions. A
+// member that owns nothing is absent, as in kiel. The caller may change the maps. a must have passed [Check].
 func Mapping(in Input, a Assignment) map[string]map[string][]int32 {
 	start, list := byMember(a, len(in.Members))
 	together := topicsTogether(in.Partitions)
@@ -40,8 +38,8 @@ func Mapping(in Input, a Assignment) map[string]map[string][]int32 {
 	return mapping
 }
 
-// idsByTopic returns the ids of some partitions, and the places in them at which
-// another topic begins. It reuses the memory of begins.
+// idsByTopic returns the ids of some partitions, and the places in them at which another topic begins. It reuses the memory of
+// begins.
 func idsByTopic(ps []kiel.Partition, indices []int32, begins []int) (ids []int32, _ []int) {
 	ids, begins = make([]int32, len(indices)), begins[:0]
 	topic := ""
@@ -56,9 +54,8 @@ func idsByTopic(ps []kiel.Partition, indices []int32, begins []int) (ids []int32
 	return ids, begins
 }
 
-// topicsTogether reports whether the partitions of each topic stand together. It
-// returns false, too, if the topics are not in the order of Partition.Compare, which happens only in
-// sets with items that String would write differently.
+// topicsTogether reports whether the partitions of each topic stand together. It returns false, too, if the topics are not in the
+// order of Partition.Compare, which happens only in sets with items that String would write differently.
 func topicsTogether(ps []kiel.Partition) bool {
 	last := -1
 	for from := range topics(ps) {
@@ -70,15 +67,12 @@ func topicsTogether(ps []kiel.Partition) bool {
 	return true
 }
 
-// FromKiel makes a [Func] of a function in Python kiel's shape. f gets the names of the
-// members and the texts "topic:id" of the partitions, both sorted, and returns
-// member, topic, ids. A member may be absent from the result, and the order of ids
-// does not matter. A result that leaves a partition out, assigns one twice, or names
-// a member or a partition that f did not get is an error that names it and wraps
-// [ErrUnassigned], [ErrAssignedTwice] or [ErrUnknownTarget].
+// FromKiel makes a [Func] of a function in Python kiel's shape. f gets the names of the members and the texts "topic:id" of the
+// partitions, both sorted, and returns member, topic, ids. A member may be absent from the result, and the order of ids does not
+// matter. A result that leaves a partition out, assigns one twice, or names a member or a partition that f did not get is an
+// error that names it and wraps [ErrUnassigned], [ErrAssignedTwice] or [ErrUnknownTarget].
 //
-// f may change its slices, and must be pure like every Func. A nil f makes a Func
-// that Validate refuses.
+// f may change its slices, and must be pure like every Func. A nil f makes a Func that Validate refuses.
 func FromKiel(name string, f func(members, partitions []string) map[string]map[string][]int32) Func {
 	if f == nil {
 		return Func{Name: name}
@@ -96,8 +90,8 @@ func FromKiel(name string, f func(members, partitions []string) map[string]map[s
 	}}
 }
 
-// fromMapping is the reverse of Mapping. It checks the result in sorted order, so
-// that every process reports the same of several faults.
+// fromMapping is the reverse of Mapping. It checks the result in sorted order, so that every process reports the same of several
+// faults.
 func fromMapping(in Input, mapping map[string]map[string][]int32) (Assignment, error) {
 	index := make(map[kiel.Partition]int, len(in.Partitions))
 	a := make(Assignment, len(in.Partitions))

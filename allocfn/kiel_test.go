@@ -44,8 +44,7 @@ func TestFromKielFaults(t *testing.T) {
 	}
 }
 
-// TestFromKielReportsTheFirstFault makes sure that all processes report the
-// same of several faults.
+// TestFromKielReportsTheFirstFault makes sure that all processes report the same of several faults.
 func TestFromKielReportsTheFirstFault(t *testing.T) {
 	in := group([]string{"a"}, "t:0")
 	for want, mapping := range map[string]map[string]map[string][]int32{
@@ -93,8 +92,8 @@ func TestMappingLeavesOutIdleMembers(t *testing.T) {
 	}
 }
 
-// TestMapping holds Mapping to its definition, also where the partitions of a topic
-// stand in several places, which only a set that is written oddly has.
+// TestMapping holds Mapping to its definition, also where the partitions of a topic stand in several places, which only a set
+// that is written oddly has.
 func TestMapping(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -130,8 +129,8 @@ func TestMapping(t *testing.T) {
 	})
 }
 
-// TestMappingAllocatesPerMember counts: a map and the numbers of each member, and
-// what a map of so many topics needs, whatever the number of partitions.
+// TestMappingAllocatesPerMember counts: a map and the numbers of each member, and what a map of so many topics needs, whatever
+// the number of partitions.
 func TestMappingAllocatesPerMember(t *testing.T) {
 	in := groupOf(numberedNames("m", 50), topicsOf(10_000, 10)...)
 	a := mustCall(t, allocfn.Balanced(), in)

@@ -5,18 +5,16 @@ import (
 	"slices"
 )
 
-// level says how partitions are divided among members of which some have others
-// already, so that the totals per weight become as level as whole partitions
-// allow. Members whose total is at or above the level get nothing. The exact totals
-// of the others come to all/weights partitions per unit of weight.
+// level says how partitions are divided among members of which some have others already, so that the totals per weight become as
+// level as whole partitions allow. Members whose total is at or above the level get nothing. The exact totals of the others come
+// to all/weights partitions per unit of weight.
 type level struct {
 	members []int32 // the members below the level, as growing indices
 	all     int     // how many partitions these members have, and those that are divided
 	weights uint64  // the sum of these members' weights
 }
 
-// levelOf returns the level for this many partitions, at least one. have holds
-// how many partitions each member has.
+// levelOf returns the level for this many partitions, at least one. have holds how many partitions each member has.
 func levelOf(members []Member, have []int32, partitions int) level {
 	l := level{members: make([]int32, len(members)), all: partitions}
 	for m := range members {
@@ -24,9 +22,8 @@ func levelOf(members []Member, have []int32, partitions int) level {
 		l.all += int(have[m])
 		l.weights += shareOf(members[m].Weight)
 	}
-	// A member above a level that counts too many members is above the right level,
-	// too, which is lower. Some member is always below, since there is something to
-	// divide.
+	// A member above a level that counts too many members is above the right level, too, which is lower. Some member is always
+	// below, since there is something to divide.
 	for {
 		below, all, weights := l.members[:0], l.all, l.weights
 		for _, m := range l.members {
@@ -46,8 +43,8 @@ func levelOf(members []Member, have []int32, partitions int) level {
 	}
 }
 
-// quotas returns what members, all below the level, may take: what they lack to
-// their exact totals, rounded down, and the rest by the largest remainders.
+// quotas returns what members, all below the level, may take: what they lack to their exact totals, rounded down, and the rest by
+// the largest remainders.
 func (l level) quotas(members []Member, have []int32) quotas {
 	q := newQuotas(members, totalOf(members), l.all)
 	for m := range q.left {
@@ -70,9 +67,8 @@ func (l level) shares(members []Member, have []int32, partitions int) shares {
 	return s
 }
 
-// lighter returns members whose weights are halved, rounding down but to no less
-// than 1, as often as it takes to count shares of so many partitions in 64 bits.
-// That is never below 8,192 members of the largest weight and 2^20 partitions.
+// lighter returns members whose weights are halved, rounding down but to no less than 1, as often as it takes to count shares of
+// so many partitions in 64 bits. That is never below 8,192 members of the largest weight and 2^20 partitions.
 func lighter(members []Member, partitions int) []Member {
 	for {
 		high, _ := bits.Mul64(uint64(partitions), totalOf(members).sum)
@@ -107,8 +103,8 @@ func sharesByWeight(members []Member) shares {
 	return s
 }
 
-// of returns the whole part of a member's share of this many partitions, and the
-// rest in units of 1/sum or, if all have the same, of 1/members.
+// of returns the whole part of a member's share of this many partitions, and the rest in units of 1/sum or, if all have the same,
+// of 1/members.
 func (s *shares) of(member int32, partitions int) (whole int, rest uint64) {
 	if s.weights == nil {
 		return partitions / s.members, uint64(partitions % s.members)

@@ -5,15 +5,13 @@ import (
 	"slices"
 )
 
-// matching assigns units, which are partitions or groups of them, to members that
-// suit them. It takes the allowed pairs in the order of their distances on the ring,
-// those in one zone before all others. Of equal distances it takes that of the first
-// unit, and of one unit's the least score. Where members have weights, distances are
-// divided by them, and those of two units are equal if they agree in the first 26
-// bits.
+// matching assigns units, which are partitions or groups of them, to members that suit them. It takes the allowed pairs in the
+// order of their distances on the ring, those in one zone before all others. Of equal distances it takes that of the first unit,
+// and of one unit's the least score. Where members have weights, distances are divided by them, and those of two units are equal
+// if they agree in the first 26 bits.
 //
-// The set of allowed pairs only shrinks. So it is enough to remember each unit's
-// best pair, and to look for the next best when that is no longer allowed.
+// The set of allowed pairs only shrinks. So it is enough to remember each unit's best pair, and to look for the next best when
+// that is no longer allowed.
 type matching struct {
 	keys  []uint64 // the hashes of the units
 	owner []int32  // the owners of the units, -1 for none
@@ -45,8 +43,8 @@ func pointsOf(names []uint64) []int64 {
 	return points
 }
 
-// admit lets members take units. points are the members' points, room is how many
-// units each may take, s has their weights and z their zones.
+// admit lets members take units. points are the members' points, room is how many units each may take, s has their weights and z
+// their zones.
 func (g *matching) admit(points []int64, room quotas, s scale, z zones) {
 	g.room, g.scale = room, s
 	g.home, g.place = z.home, z.place
@@ -83,9 +81,8 @@ func (g *matching) give(u, m int32) {
 	}
 }
 
-// match assigns every unit but those that are stuck: in their turn, no member with
-// room may take them. It returns the stuck units, sorted; without topics there are
-// none. There must be room for all units.
+// match assigns every unit but those that are stuck: in their turn, no member with room may take them. It returns the stuck
+// units, sorted; without topics there are none. There must be room for all units.
 func (g *matching) match() (stuck []int32) {
 	choice := make([]int32, len(g.keys))
 	first := make([]uint64, 0, len(g.keys)) // see propose
@@ -124,8 +121,8 @@ func (g *matching) match() (stuck []int32) {
 	return stuck
 }
 
-// propose returns the place of a pair in the order in which pairs are taken: one
-// bit that is set if it is not in one zone, 32 bits of the distance, 31 of the unit.
+// propose returns the place of a pair in the order in which pairs are taken: one bit that is set if it is not in one zone, 32
+// bits of the distance, 31 of the unit.
 func (g *matching) propose(u int32, s suit) uint64 {
 	p := uint64(g.scale.rank(s))<<31 | uint64(u)
 	if g.zone(u) == nowhere {

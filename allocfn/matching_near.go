@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// scale divides distances by weights, so that how well a member suits a unit
-// depends on these two alone. Members are searched class by class; those of a class
-// have about the same weight, or differ so little in sum that searching them
-// together is quicker.
+// scale divides distances by weights, so that how well a member suits a unit depends on these two alone. Members are searched
+// class by class; those of a class have about the same weight, or differ so little in sum that searching them together is
+// quicker.
 type scale struct {
 	inverse  []uint64 // by member: the inverse of its weight, see inverseOf; nil if all are equal
 	class    []uint8  // by member: its class; nil if all are equal
@@ -37,9 +36,8 @@ func newScale(members []Member) scale {
 	return s
 }
 
-// inLargestUnit returns members whose weights are as small as whole numbers of
-// the same proportions can be, so that rounding does not depend on the unit of
-// the weights.
+// inLargestUnit returns members whose weights are as small as whole numbers of the same proportions can be, so that rounding does
+// not depend on the unit of the weights.
 func inLargestUnit(members []Member) []Member {
 	unit := uint64(0) // the greatest common divisor
 	for i := range members {
@@ -57,14 +55,13 @@ func inLargestUnit(members []Member) []Member {
 	return members
 }
 
-// maxClass bounds the members of a class: their number times the heaviest weight is
-// at most this multiple of the sum of all weights.
+// maxClass bounds the members of a class: their number times the heaviest weight is at most this multiple of the sum of all
+// weights.
 const maxClass = 16
 
-// classes makes the classes, as few as are quick to search, and returns the class
-// of weights by their number of bits. Looking up a class takes about as long as
-// passing over several points of one; and a search passes over more points, the more
-// light members there are in the class of a heavy one.
+// classes makes the classes, as few as are quick to search, and returns the class of weights by their number of bits. Looking up
+// a class takes about as long as passing over several points of one; and a search passes over more points, the more light members
+// there are in the class of a heavy one.
 func (s *scale) classes(members []Member, sum uint64) (class [32]uint8) {
 	var heaviest, counts [32]uint64 // of the weights with so many bits
 	for _, m := range members {
@@ -90,8 +87,8 @@ func (s *scale) classes(members []Member, sum uint64) (class [32]uint8) {
 // inverseOf returns 2^63 over the weight, which is at least 2^32.
 func inverseOf(weight uint64) uint64 { return 1 << 63 / weight }
 
-// scaled returns a distance, which is at most 2^30, divided by a weight given by
-// its inverse, in units of 2^-32. Different distances stay different.
+// scaled returns a distance, which is at most 2^30, divided by a weight given by its inverse, in units of 2^-32. Different
+// distances stay different.
 func scaled(distance, inverse uint64) uint64 {
 	high, _ := bits.Mul64(distance<<33, inverse)
 	return high
@@ -131,8 +128,8 @@ func (s *scale) of(c score) suit {
 	return suit{scaled(uint64(c)>>32, inverse), c}
 }
 
-// rank returns the distance as it is compared between units: the distance itself if
-// all weights are equal, else its first 26 bits behind their exponent.
+// rank returns the distance as it is compared between units: the distance itself if all weights are equal, else its first 26 bits
+// behind their exponent.
 func (s *scale) rank(t suit) uint32 {
 	if s.inverse == nil {
 		return uint32(t.score >> 32)
@@ -205,8 +202,7 @@ func (g *matching) zone(u int32) int32 {
 	return g.home[u]
 }
 
-// first returns the suit of the best pair of u. Where all weights are equal, that
-// pair need not be allowed.
+// first returns the suit of the best pair of u. Where all weights are equal, that pair need not be allowed.
 func (g *matching) first(u int32) suit {
 	if g.scale.inverse != nil {
 		return g.nearest(u)
@@ -214,8 +210,7 @@ func (g *matching) first(u int32) suit {
 	return g.scale.of(g.fields[g.zone(u)][0].ring.best(g.keys[u]))
 }
 
-// nearest returns the suit of the best pair of u that is allowed, unsuited if
-// there is none.
+// nearest returns the suit of the best pair of u that is allowed, unsuited if there is none.
 func (g *matching) nearest(u int32) suit {
 	allowed := func(m int32) bool { return g.allowed(u, m) }
 	if zone := g.zone(u); zone != nowhere {
@@ -227,8 +222,7 @@ func (g *matching) nearest(u int32) suit {
 	return g.nearestIn(nowhere, u, allowed)
 }
 
-// nearestIn is nearest among the members of a zone that have room and are allowed
-// to take u.
+// nearestIn is nearest among the members of a zone that have room and are allowed to take u.
 func (g *matching) nearestIn(zone, u int32, allowed func(m int32) bool) suit {
 	best := unsuited()
 	for c := range g.fields[zone] {
@@ -250,8 +244,7 @@ func (g *matching) nearestIn(zone, u int32, allowed func(m int32) bool) suit {
 	return best
 }
 
-// nearest returns the best suit of the allowed members on r, which are of one
-// class, or best if none is better.
+// nearest returns the best suit of the allowed members on r, which are of one class, or best if none is better.
 func (s *scale) nearest(r *ring, key uint64, class int, best suit, allowed func(m int32) bool) suit {
 	for _, z := range probe(key) {
 		i := int(r.cells[z>>r.shift] &^ crowded)
@@ -267,8 +260,7 @@ func (s *scale) nearest(r *ring, key uint64, class int, best suit, allowed func(
 	return best
 }
 
-// following looks at the points from point i on, as seen from z, while they can
-// be better than best.
+// following looks at the points from point i on, as seen from z, while they can be better than best.
 func (s *scale) following(r *ring, i int, z int64, class int, best suit, allowed func(m int32) bool) suit {
 	n := r.size()
 	for range n {

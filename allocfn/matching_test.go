@@ -18,9 +18,8 @@ type bruteRoom struct {
 	pool      int    // how many may
 }
 
-// bruteShares gives every member its share of so many units, rounded down, and
-// lets those that have a rest take one more; or, when largest is set, those with
-// the largest rests, and those alone that have the least of these by choice.
+// bruteShares gives every member its share of so many units, rounded down, and lets those that have a rest take one more; or,
+// when largest is set, those with the largest rests, and those alone that have the least of these by choice.
 func bruteShares(weights []uint64, units int, largest bool) *bruteRoom {
 	n := len(weights)
 	r := &bruteRoom{has: make([]int, n), base: make([]int, n), more: make([]bool, n), pool: units}
@@ -72,8 +71,8 @@ func bruteRank(distance int64, weight uint64, equal bool) (exact, rank int64) {
 	return d.Int64(), first.Int64()
 }
 
-// bruteMatch is what match does, told the plain way: all pairs, sorted, one by
-// one. topics holds each unit's topic, or is nil; near says who is in one zone.
+// bruteMatch is what match does, told the plain way: all pairs, sorted, one by one. topics holds each unit's topic, or is nil;
+// near says who is in one zone.
 func bruteMatch(keys, names, weights []uint64, topics []int, near func(u, m int) bool) []int32 {
 	type pair struct {
 		far, rank, unit, exact, score int64

@@ -30,35 +30,30 @@ type Change struct {
 	Moved         int // partitions of Kept that have another owner after, or none
 }
 
-// Load says how the partitions of a topic, or all of them, are spread over all
-// members of a plan.
+// Load says how the partitions of a topic, or all of them, are spread over all members of a plan.
 type Load struct {
 	Partitions  int
 	Least, Most int // the partitions of the member with the fewest, and of that with the most
-	// Even says that each member's count is less than one away from its exact
-	// share by weights, which for equal weights is a spread of at most one.
+	// Even says that each member's count is less than one away from its exact share by weights, which for equal weights is a
+	// spread of at most one.
 	Even bool
 }
 
 // Spread returns the difference between Most and Least.
 func (l Load) Spread() int { return l.Most - l.Least }
 
-// Measure compares two plans: how evenly each spreads the partitions, how many
-// of them change hands, and how few could have.
+// Measure compares two plans: how evenly each spreads the partitions, how many of them change hands, and how few could have.
 //
-// Members and partitions are identified by their names, wherever they stand in a
-// plan. A partition counts as moved when it is in both plans, has an owner before
-// and another one or none after; partitions that are only in one plan do not count.
+// Members and partitions are identified by their names, wherever they stand in a plan. A partition counts as moved when it is in
+// both plans, has an owner before and another one or none after; partitions that are only in one plan do not count.
 //
-// The lower bound is the least that a function can move to reach a perfectly even
-// plan, even if it knows the plan before. Even and the bound go by the members'
-// weights; take the weights out of the inputs when the function that made the plans
-// does not look at them. Weights above 2^31-1 count as 2^31-1. The bound does not
-// consider topics: a plan that is even in each topic may have to move more, and one
-// that is less than even may move less.
+// The lower bound is the least that a function can move to reach a perfectly even plan, even if it knows the plan before. Even
+// and the bound go by the members' weights; take the weights out of the inputs when the function that made the plans does not
+// look at them. Weights above 2^31-1 count as 2^31-1. The bound does not consider topics: a plan that is even in each topic may
+// have to move more, and one that is less than even may move less.
 //
-// Measure returns an error that names the plan if its input is not as documented, or
-// if [Check] refuses its assignment. It makes one pass over each plan.
+// Measure returns an error that names the plan if its input is not as documented, or if [Check] refuses its assignment. It makes
+// one pass over each plan.
 func Measure(before, after Plan) (Movement, error) {
 	b, err := newCounter(before)
 	if err != nil {
@@ -114,8 +109,7 @@ func (m Movement) String() string {
 		t.Moved, t.Kept, m.LowerBound, m.Members[0], m.Members[1], t.Before.Spread(), t.After.Spread())
 }
 
-// WriteTo writes a table of all topics to w, and the line of String below it. It
-// quotes names that are not plain text.
+// WriteTo writes a table of all topics to w, and the line of String below it. It quotes names that are not plain text.
 func (m Movement) WriteTo(w io.Writer) (int64, error) {
 	var text strings.Builder
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)

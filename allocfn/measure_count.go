@@ -80,8 +80,8 @@ func (c *counter) load(some []int32) Load {
 	if used == len(c.counts) {
 		l.Least = slices.Min(c.counts)
 	}
-	// At most as many members as there are partitions have a share of one or more. So
-	// a topic with few partitions does not take a pass over all members.
+	// At most as many members as there are partitions have a share of one or more. So a topic with few partitions does not take a
+	// pass over all members.
 	for _, m := range c.heavy {
 		share, rest := c.share(int(m), len(some))
 		if share == 0 {
@@ -101,8 +101,7 @@ func (c *counter) load(some []int32) Load {
 	return l
 }
 
-// share returns the whole part of member m's exact share of so many
-// partitions, and whether there is a rest.
+// share returns the whole part of member m's exact share of so many partitions, and whether there is a rest.
 func (c *counter) share(m, partitions int) (whole int, rest bool) {
 	whole, left := exactShare(partitions, shareOf(c.in.Members[m].Weight), c.weights)
 	return whole, left != 0
@@ -124,9 +123,8 @@ func (c *counter) indicesIn(other *counter) []int32 {
 	return indices
 }
 
-// keepable returns how many partitions can stay in the best perfectly even plan.
-// has holds how many partitions each member could keep. A member keeps up to the
-// whole part of its share, and one more while there are places left.
+// keepable returns how many partitions can stay in the best perfectly even plan. has holds how many partitions each member could
+// keep. A member keeps up to the whole part of its share, and one more while there are places left.
 func (c *counter) keepable(has []int) int {
 	places, over, stay := len(c.in.Partitions), 0, 0
 	for m, n := range has {

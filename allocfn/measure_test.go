@@ -77,8 +77,7 @@ func isEven(members []allocfn.Member, owners []int32) bool {
 	return true
 }
 
-// TestMeasureAgainstBruteForce compares the lower bound with the least that any
-// even plan moves, and the rest with a plain count.
+// TestMeasureAgainstBruteForce compares the lower bound with the least that any even plan moves, and the rest with a plain count.
 func TestMeasureAgainstBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := rapid.Bool().Draw(t, "weights")

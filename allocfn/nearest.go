@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// bestOf returns for each key the suit of the member that suits its unit best, full
-// or not. There are at most blockSize keys. The result is a part of together.
+// bestOf returns for each key the suit of the member that suits its unit best, full or not. There are at most blockSize keys. The
+// result is a part of together.
 func (s *scale) bestOf(together *block, fields []field, keys []uint64) []suit {
 	suits := together.suits[:min(len(keys), blockSize)]
 	for k := range suits {
@@ -27,8 +27,8 @@ func (s *scale) bestOf(together *block, fields []field, keys []uint64) []suit {
 	return suits
 }
 
-// bestOpen returns the best suit of the unit of this key with the members on r that
-// have room left, all of one class, or best if none is better.
+// bestOpen returns the best suit of the unit of this key with the members on r that have room left, all of one class, or best if
+// none is better.
 func (s *scale) bestOpen(r *ring, key uint64, class int, best suit, left []int32) suit {
 	var starts [probeSize]uint32
 	probes := probe(key)
@@ -36,10 +36,9 @@ func (s *scale) bestOpen(r *ring, key uint64, class int, best suit, left []int32
 	return s.bestIn(r, &probes, &starts, class, best, left)
 }
 
-// bestIn returns the best suit with the members on r, all of one class, or best if
-// none is better. Where left is not nil, members must have room left. bestIn first
-// looks at the point on either side of each probe, then at the points behind these
-// that are near enough for the heaviest member of the class.
+// bestIn returns the best suit with the members on r, all of one class, or best if none is better. Where left is not nil, members
+// must have room left. bestIn first looks at the point on either side of each probe, then at the points behind these that are
+// near enough for the heaviest member of the class.
 func (s *scale) bestIn(r *ring, zs *[probeSize]int64, cells *[probeSize]uint32, class int, best suit, left []int32) suit {
 	var places [probeSize]int
 	var near [2 * probeSize]uint64 // distances
@@ -82,8 +81,8 @@ func (s *scale) bestIn(r *ring, zs *[probeSize]int64, cells *[probeSize]uint32, 
 	return best
 }
 
-// farthest returns how far away, in the units of a ring, a point of a class may be
-// so that its scaled distance is no more than this.
+// farthest returns how far away, in the units of a ring, a point of a class may be so that its scaled distance is no more than
+// this.
 func (s *scale) farthest(distance uint64, class int) int64 {
 	if distance == math.MaxUint64 {
 		return math.MaxInt64

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestBestOpen holds the search of Balanced to the one that looks at the points
-// one by one, in classes that are as wide as they may be, and with members that
-// are full.
+// TestBestOpen holds the search of Balanced to the one that looks at the points one by one, in classes that are as wide as they
+// may be, and with members that are full.
 func TestBestOpen(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 14))

@@ -11,30 +11,24 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// ErrOrdinals says that the members' names are not those of members that
-// [Ordinal] can number: one prefix for all, and -0, -1 and so on up to -(n-1).
+// ErrOrdinals says that the members' names are not those of members that [Ordinal] can number: one prefix for all, and -0, -1 and
+// so on up to -(n-1).
 var ErrOrdinals = errors.New("members are not numbered")
 
-// Ordinal returns "ordinal", for numbered members of which the last ones join and
-// leave, such as the pods of a StatefulSet: their names are one prefix and -0,
-// -1 up to -(n-1), as in web-0, web-1, web-2. The numbers of partitions of any
-// two members differ by at most one, and when members join or leave at the end,
-// as few partitions move as such a balance allows, [Movement.LowerBound].
+// Ordinal returns "ordinal", for numbered members of which the last ones join and leave, such as the pods of a StatefulSet: their
+// names are one prefix and -0, -1 up to -(n-1), as in web-0, web-1, web-2. The numbers of partitions of any two members differ by
+// at most one, and when members join or leave at the end, as few partitions move as such a balance allows, [Movement.LowerBound].
 //
-// The result is as if the members joined one by one in the order of their
-// numbers: the n-th takes ⌊P/n⌋ of the P partitions, and the first P mod n
-// of the others keep one more than the rest. The partitions are
-// in the order of hashes of the topics' names and the partitions' ids, so a
-// topic is spread about as by chance. When partitions are added or removed,
-// many others move: 2 to 9 % with 10 members, most with 100 and more.
+// The result is as if the members joined one by one in the order of their numbers: the n-th takes ⌊P/n⌋ of the P partitions, and
+// the first P mod n of the others keep one more than the rest. The partitions are
+// in the order of hashes of the topics' names and the partitions' ids, so a topic is spread about as by chance. When partitions
+// are added or removed, many others move: 2 to 9 % with 10 members, most with 100 and more.
 //
 // Other names are an error that wraps [ErrOrdinals]: a member without
-// a number or with another prefix, a number with leading zeros, a gap. The
-// error names the member, or the number that is missing. So while a member is
-// away that is not the last, the function fails for all members: nothing moves,
-// and the partitions of the missing member have no owner until it is back (or until
-// the group is scaled down to below its number). This suits members that restart
-// under the same name soon. Where one can stay away for long, use Balanced.
+// a number or with another prefix, a number with leading zeros, a gap. The error names the member, or the number that is missing.
+// So while a member is away that is not the last, the function fails for all members: nothing moves, and the partitions of the
+// missing member have no owner until it is back (or until the group is scaled down to below its number). This suits members that
+// restart under the same name soon. Where one can stay away for long, use Balanced.
 //
 // It ignores the topics that members ask for.
 //
@@ -88,8 +82,8 @@ func ordinals(members []Member) ([]int32, error) {
 	return byNumber, nil
 }
 
-// cutOrdinal cuts a name into the prefix before the last '-' and the number behind
-// it, which has no leading zeros. A number that is out of range becomes the largest.
+// cutOrdinal cuts a name into the prefix before the last '-' and the number behind it, which has no leading zeros. A number that
+// is out of range becomes the largest.
 func cutOrdinal(name string) (prefix string, number uint64, ok bool) {
 	i := strings.LastIndexByte(name, '-')
 	digits := name[i+1:]
@@ -100,9 +94,8 @@ func cutOrdinal(name string) (prefix string, number uint64, ok bool) {
 	return name[:i], number, true
 }
 
-// replayJoins returns the partitions of each of n members that join one by one.
-// With m members, each has ⌊P/m⌋ partitions, and the first P mod m one more. No
-// member's share grows as m grows, so partitions move to joiners alone.
+// replayJoins returns the partitions of each of n members that join one by one. With m members, each has ⌊P/m⌋ partitions, and
+// the first P mod m one more. No member's share grows as m grows, so partitions move to joiners alone.
 func replayJoins(first []int32, n int) [][]int32 {
 	queues := make([][]int32, n) // the partitions of each member; a joiner takes from the front
 	queues[0] = first

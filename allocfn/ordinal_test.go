@@ -10,8 +10,7 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// At the tail as few partitions move as can, by however many members the group
-// grows or shrinks.
+// At the tail as few partitions move as can, by however many members the group grows or shrinks.
 func TestOrdinalMovesTheLeast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ps := drawTopics(t)

@@ -7,17 +7,13 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// Range returns "range", Kafka's range assignor. It cuts the partitions of each
-// topic, in the order of their ids, into one run per member that asks for the
-// topic, in the order of the members' names. If n members do not divide t
-// partitions, the first t mod n members get one more. So one member gets the
-// partitions of the same id of all topics with equally many partitions and the same
-// askers, as joins need; and the first members get the most when there are many small
-// topics.
+// Range returns "range", Kafka's range assignor. It cuts the partitions of each topic, in the order of their ids, into one run
+// per member that asks for the topic, in the order of the members' names. If n members do not divide t partitions, the first t
+// mod n members get one more. So one member gets the partitions of the same id of all topics with equally many partitions and the
+// same askers, as joins need; and the first members get the most when there are many small topics.
 //
-// Kafka orders members by their member or instance ids; here the name is the
-// id. Range takes one pass over the partitions, and sorts the topics whose ids have
-// gaps.
+// Kafka orders members by their member or instance ids; here the name is the id. Range takes one pass over the partitions, and
+// sorts the topics whose ids have gaps.
 func Range() Func {
 	return Func{Name: "range", Assign: rangeAssign, readOnly: rangeAssign}
 }
@@ -45,8 +41,8 @@ func rangeAssign(in Input) (Assignment, error) {
 	return a, nil
 }
 
-// cut assigns the partitions of a topic, in order, to n members: the first run to
-// the first of the askers, or to member 0 if askers is nil, and so on.
+// cut assigns the partitions of a topic, in order, to n members: the first run to the first of the askers, or to member 0 if
+// askers is nil, and so on.
 func cut(a Assignment, order []int32, n int, askers []int32) {
 	next := 0
 	for k := 0; next < len(order); k++ {
@@ -83,8 +79,7 @@ func topics(ps []kiel.Partition) func(yield func(from, to int) bool) {
 	}
 }
 
-// numeric returns the indices of the partitions of one topic in the order of
-// their ids. It reuses the memory of order.
+// numeric returns the indices of the partitions of one topic in the order of their ids. It reuses the memory of order.
 func numeric(ps []kiel.Partition, order []int32) []int32 {
 	order = slices.Grow(order[:0], len(ps))[:len(ps)]
 	for i := range order {

@@ -1,20 +1,17 @@
 package allocfn
 
-// Rendezvous returns "rendezvous", plain rendezvous hashing (highest random
-// weight, HRW). It assigns a partition to the member with the highest hash of
-// the member's name, the topic's name and the partition's id, among equals
-// to the first by name. When a member joins, only the partitions move that it gets;
-// when one leaves, only those that it had. No function of the same input moves fewer.
+// Rendezvous returns "rendezvous", plain rendezvous hashing (highest random weight, HRW). It assigns a partition to the member
+// with the highest hash of the member's name, the topic's name and the partition's id, among equals to the first by name. When a
+// member joins, only the partitions move that it gets; when one leaves, only those that it had. No function of the same input
+// moves fewer.
 //
-// The price is balance: only chance levels the numbers of partitions. With 10
-// members and 1,000 partitions some have 85 and others 115, and with few partitions
-// some have none.
+// The price is balance: only chance levels the numbers of partitions. With 10 members and 1,000 partitions some have 85 and
+// others 115, and with few partitions some have none.
 //
 // It ignores the topics that members ask for.
 //
-// It takes time in proportion to n·P, about 2 ns for each pair: a fifth of a
-// millisecond with 10 members and 10,000 partitions, but a fifth of a second with
-// 1,000 and 100,000.
+// It takes time in proportion to n·P, about 2 ns for each pair: a fifth of a millisecond with 10 members and 10,000 partitions,
+// but a fifth of a second with 1,000 and 100,000.
 func Rendezvous() Func { return Func{Name: "rendezvous", Assign: rendezvous, readOnly: rendezvous} }
 
 func rendezvous(in Input) (Assignment, error) {

@@ -9,9 +9,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// TestReplacingMembers replaces 20 members one by one and adds up what moves, in
-// multiples of all partitions. What docs/choosing-a-function.md says of it
-// begins here.
+// TestReplacingMembers replaces 20 members one by one and adds up what moves, in multiples of all partitions. What
+// docs/choosing-a-function.md says of it begins here.
 func TestReplacingMembers(t *testing.T) {
 	const members, partitions, seeds = 20, 2_000, 4
 	ways := []struct {
@@ -66,9 +65,8 @@ func TestReplacingMembers(t *testing.T) {
 	}
 }
 
-// TestUnevenTopics measures how uneven topics are where only the sum is even:
-// the largest difference between two members within one topic, of 10 members and
-// 1,000 partitions.
+// TestUnevenTopics measures how uneven topics are where only the sum is even: the largest difference between two members within
+// one topic, of 10 members and 1,000 partitions.
 func TestUnevenTopics(t *testing.T) {
 	for _, size := range []int{1_000, 500, 200, 100, 40, 10} {
 		worst, most := 0, 0
@@ -93,8 +91,7 @@ func TestUnevenTopics(t *testing.T) {
 	}
 }
 
-// TestCoPartitionedOfOne gives all topics of one partition to one member, as
-// they are of one class.
+// TestCoPartitionedOfOne gives all topics of one partition to one member, as they are of one class.
 func TestCoPartitionedOfOne(t *testing.T) {
 	in := groupOf(numberedNames("m", 10), topicsOf(500, 1)...)
 	a := mustCall(t, allocfn.CoPartitioned(), in)

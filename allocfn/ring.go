@@ -2,8 +2,8 @@ package allocfn
 
 import "math"
 
-// The ring of Balanced has 2^30 places. Members have points on it, partitions
-// have probes, and members score by the distance from a probe to a point.
+// The ring of Balanced has 2^30 places. Members have points on it, partitions have probes, and members score by the distance from
+// a probe to a point.
 const (
 	ringBits  = 30
 	ringSize  = int64(1) << ringBits << 32 // one round, in the units of ring.points
@@ -42,9 +42,8 @@ func appendPoints(points []int64, member int, key uint64) []int64 {
 	return points
 }
 
-// score says how well a member suits a partition; smaller is better. The high word
-// is the distance, the low word is the member, with all its bits inverted if its
-// point precedes the probe.
+// score says how well a member suits a partition; smaller is better. The high word is the distance, the low word is the member,
+// with all its bits inverted if its point precedes the probe.
 type score int64
 
 const worstScore = score(math.MaxInt64)
@@ -59,13 +58,11 @@ const crowded = 1 << 31
 
 // ring finds the member nearest to a partition.
 //
-// points[1..n] are the points in order. points[0] is the last of them, one round
-// earlier; the points after n are the first, one round later. The round is cut into
-// equal cells, a power of two of them, two to four times as many as points;
-// cells[c] is the index of the first point at or after the start of cell c.
+// points[1..n] are the points in order. points[0] is the last of them, one round earlier; the points after n are the first, one
+// round later. The round is cut into equal cells, a power of two of them, two to four times as many as points; cells[c] is the
+// index of the first point at or after the start of cell c.
 //
-// A search passes over the points of full members. They are removed when they have
-// become two thirds of all.
+// A search passes over the points of full members. They are removed when they have become two thirds of all.
 type ring struct {
 	points []int64
 	cells  []uint32
@@ -100,8 +97,7 @@ func newRing(points []int64) *ring {
 	return r
 }
 
-// divide makes cells for the points of r, given in any order. cells[c] becomes
-// the index behind the last point of cell c.
+// divide makes cells for the points of r, given in any order. cells[c] becomes the index behind the last point of cell c.
 func (r *ring) divide(points []int64) {
 	r.shift = 32 + ringBits - 2
 	size := 4
@@ -134,8 +130,8 @@ func (r *ring) bound() {
 	}
 }
 
-// block is the memory for looking up some partitions together: while the processor
-// waits for the cells of one, it loads those of the others.
+// block is the memory for looking up some partitions together: while the processor waits for the cells of one, it loads those of
+// the others.
 type block struct {
 	probes [blockSize][probeSize]int64
 	starts [blockSize][probeSize]uint32 // of the probes' cells
@@ -145,8 +141,7 @@ type block struct {
 
 const blockSize = 16
 
-// best returns the score of the member that suits the partition of this key
-// best, full or not.
+// best returns the score of the member that suits the partition of this key best, full or not.
 func (r *ring) best(key uint64) score {
 	var starts [probeSize]uint32
 	probes := probe(key)
@@ -154,8 +149,7 @@ func (r *ring) best(key uint64) score {
 	return r.leastOf(&probes, &starts)
 }
 
-// bestOf returns best for each key. There are at most blockSize keys. The result
-// is a part of b.
+// bestOf returns best for each key. There are at most blockSize keys. The result is a part of b.
 func (r *ring) bestOf(b *block, keys []uint64) []score {
 	keys = keys[:min(len(keys), blockSize)]
 	for k, key := range keys {
@@ -185,9 +179,8 @@ func (r *ring) leastOf(zs *[probeSize]int64, cells *[probeSize]uint32) score {
 		if i >= crowded {
 			i = r.seek(z)
 		}
-		// One point of the cell may precede the probe. A point on the wrong
-		// side is far away as an unsigned number, so the code needs no branch,
-		// which would be mispredicted.
+		// One point of the cell may precede the probe. A point on the wrong side is far away as an unsigned number, so the code
+		// needs no branch, which would be mispredicted.
 		near := (*[3]int64)(points[i-1:])
 		end := z | math.MaxUint32
 		after := min(uint64(near[1]-z), uint64(near[2]-z))
@@ -197,8 +190,7 @@ func (r *ring) leastOf(zs *[probeSize]int64, cells *[probeSize]uint32) score {
 	return score(best)
 }
 
-// following returns the index of the first point at or after z, whose cell
-// begins with start.
+// following returns the index of the first point at or after z, whose cell begins with start.
 func (r *ring) following(start uint32, z int64) int {
 	if start >= crowded {
 		return int(r.seek(z))
@@ -217,8 +209,8 @@ func (r *ring) seek(z int64) uint32 {
 	return i
 }
 
-// bestOpen returns the score of the member that suits the partition of this
-// key best among those with room left. There must be one.
+// bestOpen returns the score of the member that suits the partition of this key best among those with room left. There must be
+// one.
 func (r *ring) bestOpen(key uint64, left []int32) score {
 	best := int64(worstScore)
 	n := r.size()

@@ -2,14 +2,12 @@ package allocfn
 
 import "slices"
 
-// RoundRobin returns "roundrobin", the default function of Python kiel: it assigns
-// partition k of the set to member k mod n of the sorted members. With
-// [Input.Places] set, k is the partition's place.
+// RoundRobin returns "roundrobin", the default function of Python kiel: it assigns partition k of the set to member k mod n of
+// the sorted members. With [Input.Places] set, k is the partition's place.
 //
-// Where members ask for different topics, the sorted members are a circle. Each
-// partition is assigned to the next member on it that asks for its topic, beginning
-// behind the member that got the partition before. A place without a partition
-// passes over one member, whatever that member asks for.
+// Where members ask for different topics, the sorted members are a circle. Each partition is assigned to the next member on it
+// that asks for its topic, beginning behind the member that got the partition before. A place without a partition passes over one
+// member, whatever that member asks for.
 //
 // It takes the time of one pass over the partitions.
 func RoundRobin() Func {

@@ -12,8 +12,7 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// topicsOf returns so many partitions in topics of the given size, the last one
-// smaller if need be.
+// topicsOf returns so many partitions in topics of the given size, the last one smaller if need be.
 func topicsOf(partitions, size int) []kiel.Partition {
 	var ps []kiel.Partition
 	for k := 0; len(ps) < partitions; k++ {
@@ -22,9 +21,8 @@ func topicsOf(partitions, size int) []kiel.Partition {
 	return ps
 }
 
-// TestStatelessMovement holds functions to how much moves, over the lower bound,
-// in the mean over some sets of names when one joins and when one leaves. The
-// bounds are about 10 % above what was measured when the functions were new.
+// TestStatelessMovement holds functions to how much moves, over the lower bound, in the mean over some sets of names when one
+// joins and when one leaves. The bounds are about 10 % above what was measured when the functions were new.
 func TestStatelessMovement(t *testing.T) {
 	for _, tt := range []struct {
 		f                    allocfn.Func
@@ -86,10 +84,8 @@ func randomWeights(seed uint64, most int, in allocfn.Input) allocfn.Input {
 	return in
 }
 
-// TestStatelessBound holds functions to what a join or leave moves at most, over
-// many sets of names and sizes around those that members divide without a rest,
-// before or after: the lower bound and c times the root of the partitions times
-// the topics.
+// TestStatelessBound holds functions to what a join or leave moves at most, over many sets of names and sizes around those that
+// members divide without a rest, before or after: the lower bound and c times the root of the partitions times the topics.
 func TestStatelessBound(t *testing.T) {
 	for _, tt := range []struct {
 		f       allocfn.Func
@@ -154,9 +150,8 @@ func TestStatelessBound(t *testing.T) {
 	}
 }
 
-// TestMinimalMovement holds those functions to their word that promise to move
-// no more than they must: Rendezvous what the one who comes gets and the one who
-// goes had, Ordinal the lower bound at the end.
+// TestMinimalMovement holds those functions to their word that promise to move no more than they must: Rendezvous what the one
+// who comes gets and the one who goes had, Ordinal the lower bound at the end.
 func TestMinimalMovement(t *testing.T) {
 	for seed := range 1_000 {
 		r := rand.New(rand.NewPCG(uint64(seed), 98))

@@ -8,8 +8,7 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// BenchmarkTopicBalanced measures it with equal weights, with random ones, and
-// with one member that weighs as much as all others.
+// BenchmarkTopicBalanced measures it with equal weights, with random ones, and with one member that weighs as much as all others.
 func BenchmarkTopicBalanced(b *testing.B) {
 	f := allocfn.TopicBalanced()
 	for _, s := range []struct{ members, partitions, size int }{

@@ -2,24 +2,19 @@ package allocfn
 
 import "slices"
 
-// chains finds owners for units that no single swap can place: a member takes
-// the unit and hands on one of another topic to a second member, which hands on one
-// of a third topic, and so on, until a member has room in total. Each time it takes
-// a chain of the fewest members, so that few units move.
+// chains finds owners for units that no single swap can place: a member takes the unit and hands on one of another topic to a
+// second member, which hands on one of a third topic, and so on, until a member has room in total. Each time it takes a chain of
+// the fewest members, so that few units move.
 //
-// A chain is an augmenting path of a flow. The flow goes from the topics, which have
-// the units, to the members: directly, as many as their share of the topic rounded
-// down, or by way of the topic's pool, one each for members whose share has a
-// rest. It goes on from the members to the sink, likewise by their base or by the pool
-// of the totals. If there is any way to place all units, there is an augmenting path
-// until all are placed. There is a way if the base is the share rounded down and
-// each member whose share has a rest may take from the pool: the exact shares are a
-// flow, and since all capacities are whole numbers, a flow of whole numbers exists
-// that is as large. It uses up all pools, so that each member has its share rounded
-// down, or one more.
+// A chain is an augmenting path of a flow. The flow goes from the topics, which have the units, to the members: directly, as many
+// as their share of the topic rounded down, or by way of the topic's pool, one each for members whose share has a rest. It goes
+// on from the members to the sink, likewise by their base or by the pool of the totals. If there is any way to place all units,
+// there is an augmenting path until all are placed. There is a way if the base is the share rounded down and each member whose
+// share has a rest may take from the pool: the exact shares are a flow, and since all capacities are whole numbers, a flow of
+// whole numbers exists that is as large. It uses up all pools, so that each member has its share rounded down, or one more.
 //
-// At first the totals are to be those by largest remainder. That is not always
-// possible; when one unit has no way, the totals may be rounded otherwise.
+// At first the totals are to be those by largest remainder. That is not always possible; when one unit has no way, the totals may
+// be rounded otherwise.
 type chains struct {
 	g    *matching
 	held [][]int32 // the units of each member
@@ -41,8 +36,8 @@ type chains struct {
 	totals int32   // the last search that reached all members with a unit from the pool of the totals
 }
 
-// link says how a chain comes to a member. The member gets a unit of the topic from
-// another one, or it leaves its place in the pool of the totals to the other.
+// link says how a chain comes to a member. The member gets a unit of the topic from another one, or it leaves its place in the
+// pool of the totals to the other.
 type link struct {
 	member int32 // the other member; none for the unit that is to be placed
 	topic  int32 // the topic; inPool for the pool of the totals
@@ -108,8 +103,7 @@ func (c *chains) room(m int32) bool {
 	return c.load[m] < c.base[m] || c.load[m] == c.base[m] && c.more[m] && c.pool > 0
 }
 
-// find looks for a chain that begins with a unit of the topic, and returns the
-// member at its end, none if there is none.
+// find looks for a chain that begins with a unit of the topic, and returns the member at its end, none if there is none.
 func (c *chains) find(topic int32) int32 {
 	c.search++
 	c.queue, c.unseen = c.queue[:0], c.unseen[:0]
@@ -123,8 +117,8 @@ func (c *chains) find(topic int32) int32 {
 	return end
 }
 
-// leave reaches all members that may take a unit of m, or that could give up one in
-// total in its place. It returns the first that has room, or none.
+// leave reaches all members that may take a unit of m, or that could give up one in total in its place. It returns the first that
+// has room, or none.
 func (c *chains) leave(m int32) int32 {
 	if c.more[m] && c.load[m] == c.base[m] && c.totals != c.search {
 		c.totals = c.search
@@ -140,9 +134,8 @@ func (c *chains) leave(m int32) int32 {
 	return none
 }
 
-// hand reaches all members that may take a unit of the topic from a member. back
-// says that this returns one to the topic's pool. hand returns the first that has
-// room, or none.
+// hand reaches all members that may take a unit of the topic from a member. back says that this returns one to the topic's pool.
+// hand returns the first that has room, or none.
 func (c *chains) hand(topic, from int32, back bool) int32 {
 	back = back || c.g.topics.topics[topic].pool > 0
 	if c.pools[topic] == c.search || !back && c.shares[topic] == c.search {
@@ -158,8 +151,7 @@ func (c *chains) hand(topic, from int32, back bool) int32 {
 	})
 }
 
-// reach adds to the queue the members that were not reached before. It stops at the
-// first that has room and returns it, or none.
+// reach adds to the queue the members that were not reached before. It stops at the first that has room and returns it, or none.
 func (c *chains) reach(from link, reached func(m int32) bool) int32 {
 	kept := c.unseen[:0]
 	for k, m := range c.unseen {
@@ -178,8 +170,7 @@ func (c *chains) reach(from link, reached func(m int32) bool) int32 {
 	return none
 }
 
-// apply moves units along the chain that ends at a member, the last first, and
-// assigns u to its first member.
+// apply moves units along the chain that ends at a member, the last first, and assigns u to its first member.
 func (c *chains) apply(u, end int32) {
 	if end == none {
 		panic("allocfn: a partition has no place") // see the proof at chains

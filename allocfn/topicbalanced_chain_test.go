@@ -10,8 +10,7 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// sums returns all totals that members of such weights can come to with topics
-// of such sizes, each of them in bounds.
+// sums returns all totals that members of such weights can come to with topics of such sizes, each of them in bounds.
 func sums(weights, sizes []int) map[[6]int32]bool {
 	var shares []uint64
 	for _, w := range weights {
@@ -68,8 +67,8 @@ func checkFree(t *testing.T, seed uint64, weights, sizes []int, possible map[[6]
 	}
 }
 
-// TestTopicBalancedTotals compares with all that is possible: the totals are
-// those of Balanced whenever any assignment with the bounds of topics has these.
+// TestTopicBalancedTotals compares with all that is possible: the totals are those of Balanced whenever any assignment with the
+// bounds of topics has these.
 func TestTopicBalancedTotals(t *testing.T) {
 	stuck, rest, free := 0, 0, 0
 	attempt := func(seed uint64, weights, sizes []int) {
@@ -88,8 +87,8 @@ func TestTopicBalancedTotals(t *testing.T) {
 		free++
 		checkFree(t, seed, weights, sizes, all)
 	}
-	// Members of weight 3 have exactly one of the four, and one of those alone
-	// can have one more of the six; the largest remainders are the others'.
+	// Members of weight 3 have exactly one of the four, and one of those alone can have one more of the six; the largest
+	// remainders are the others'.
 	attempt(0, []int{3, 2, 2, 3, 2}, []int{6, 4})
 	if free != 1 {
 		t.Errorf("the totals are those by largest remainder where these are not possible")
@@ -129,9 +128,8 @@ func TestTopicBalancedTotals(t *testing.T) {
 	}
 }
 
-// TestChainsFromAnywhere lets chains place what is left after others were placed
-// by chance. They must find a way whatever those are, and go by the totals of
-// Balanced unless nothing else is possible.
+// TestChainsFromAnywhere lets chains place what is left after others were placed by chance. They must find a way whatever those
+// are, and go by the totals of Balanced unless nothing else is possible.
 func TestChainsFromAnywhere(t *testing.T) {
 	links, free := 0, 0
 	for seed := range uint64(10_000) {

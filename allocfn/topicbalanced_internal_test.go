@@ -78,8 +78,7 @@ func TestTopicBalancedIsBrute(t *testing.T) {
 	})
 }
 
-// checkEven checks the bounds, that the totals are those of Balanced unless they
-// are free, and that g has kept count of topics.
+// checkEven checks the bounds, that the totals are those of Balanced unless they are free, and that g has kept count of topics.
 func checkEven(t interface{ Fatalf(string, ...any) }, in Input, g *matching, free bool) {
 	weights := make([]uint64, len(in.Members))
 	for m := range weights {
@@ -124,8 +123,7 @@ type tried struct {
 	total       []int32
 }
 
-// try makes an assignment for members of such weights and topics of such sizes,
-// with names from a seed, and checks it.
+// try makes an assignment for members of such weights and topics of such sizes, with names from a seed, and checks it.
 func try(t *testing.T, r *rand.Rand, weights, sizes []int) tried {
 	t.Helper()
 	in := Input{}
@@ -161,8 +159,8 @@ func try(t *testing.T, r *rand.Rand, weights, sizes []int) tried {
 	return result
 }
 
-// TestTopicBalancedNeverSticks tries every small shape with several names, and
-// larger ones that leave many partitions over, with equal weights.
+// TestTopicBalancedNeverSticks tries every small shape with several names, and larger ones that leave many partitions over, with
+// equal weights.
 func TestTopicBalancedNeverSticks(t *testing.T) {
 	shapes, stuck := 0, 0
 	attempt := func(n int, sizes []int, seed uint64) {

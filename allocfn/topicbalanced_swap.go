@@ -13,20 +13,16 @@ func (g *matching) held() [][]int32 {
 	return held
 }
 
-// swapIn finds owners for the stuck units that one swap can place: a member takes
-// the unit and hands on another one that it has. It returns the other units; there
-// are some only where weights differ. held has the units of each member, and all the
-// fields of all members.
+// swapIn finds owners for the stuck units that one swap can place: a member takes the unit and hands on another one that it has.
+// It returns the other units; there are some only where weights differ. held has the units of each member, and all the fields of
+// all members.
 //
-// With equal weights one swap is always enough. Members have what is due to them,
-// because a unit that is due to a member is not stuck. Let u be stuck, and t its
-// topic. Some member b has room for one more, because there is room for all units.
-// Some member a has no extra unit of t, because not all members can have one. Member a
-// has no room, or u would not be stuck; so it has more extra units than b: both may
-// have equally many, and one more as long as the pool lasts. In the same way b, which
-// has room, has an extra unit of t. So of the other topics together a has more extra
-// units than b, and there is a topic s of which a has one and b has none. A unit v of
-// s can go from a to b, and u to a, whose total is as before.
+// With equal weights one swap is always enough. Members have what is due to them, because a unit that is due to a member is not
+// stuck. Let u be stuck, and t its topic. Some member b has room for one more, because there is room for all units. Some member a
+// has no extra unit of t, because not all members can have one. Member a has no room, or u would not be stuck; so it has more
+// extra units than b: both may have equally many, and one more as long as the pool lasts. In the same way b, which has room, has
+// an extra unit of t. So of the other topics together a has more extra units than b, and there is a topic s of which a has one
+// and b has none. A unit v of s can go from a to b, and u to a, whose total is as before.
 func (g *matching) swapIn(stuck []int32, held [][]int32, all []field) (rest []int32) {
 	next := make([]int, len(held)) // by member, the place in held to look at first for a unit to hand on
 	var open []int32               // the members with room, and some that had room
@@ -69,11 +65,9 @@ func (g *matching) swapIn(stuck []int32, held [][]int32, all []field) (rest []in
 // handOnTries is how many units that can be handed on are compared.
 const handOnTries = 16
 
-// handOn returns the unit that member a hands on, as a place in held, and its new
-// owner. All members with room are in open. Of the first handOnTries units that a can
-// hand on, from the place begin on and round, it is the one that suits its new owner
-// best. handOn returns -1 if there is none. The unit is an extra one of a, and the new
-// owner has no extra one of its topic.
+// handOn returns the unit that member a hands on, as a place in held, and its new owner. All members with room are in open. Of
+// the first handOnTries units that a can hand on, from the place begin on and round, it is the one that suits its new owner best.
+// handOn returns -1 if there is none. The unit is an extra one of a, and the new owner has no extra one of its topic.
 func (g *matching) handOn(a int32, held []int32, begin int, open []int32) (place int, to int32) {
 	best, found := unsuited(), 0
 	place = -1

@@ -42,8 +42,7 @@ func TestTopicBalancedZones(t *testing.T) {
 	})
 }
 
-// Where every zone has as many partitions of each topic as its members take,
-// all stay in their zones.
+// Where every zone has as many partitions of each topic as its members take, all stay in their zones.
 func TestTopicBalancedStaysInZone(t *testing.T) {
 	in := inZones(groupOf(numberedNames("host", 12), append(topicOf("t", 36), append(topicOf("u", 60), topicOf("v", 12)...)...)...), 3, 3)
 	for i, m := range mustCall(t, allocfn.TopicBalanced(), in) {

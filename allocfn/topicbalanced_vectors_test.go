@@ -13,9 +13,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// TestTopicBalancedWeightVectors holds TopicBalanced to what it gave for members
-// of weights, and of weights and zones, when these were new. A vector that changes
-// is a breaking change, see owned.
+// TestTopicBalancedWeightVectors holds TopicBalanced to what it gave for members of weights, and of weights and zones, when these
+// were new. A vector that changes is a breaking change, see owned.
 func TestTopicBalancedWeightVectors(t *testing.T) {
 	const file = "topicbalanced_weights.json"
 	if _, err := os.Stat("testdata/" + file); err != nil && *writeVectors {

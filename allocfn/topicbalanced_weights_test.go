@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// checkEven checks that the numbers of partitions of each member, of each topic
-// and in total, are less than one away from its share by weight: Measure counts.
+// checkEven checks that the numbers of partitions of each member, of each topic and in total, are less than one away from its
+// share by weight: Measure counts.
 func checkEven(t interface {
 	Helper()
 	Fatal(args ...any)
@@ -34,8 +34,8 @@ func checkEven(t interface {
 	}
 }
 
-// TestTopicBalancedKeepsItsWord checks the bounds for any weights and zones, and
-// that neither the order in which names came in, nor what was before, matters.
+// TestTopicBalancedKeepsItsWord checks the bounds for any weights and zones, and that neither the order in which names came in,
+// nor what was before, matters.
 func TestTopicBalancedKeepsItsWord(t *testing.T) {
 	f := allocfn.TopicBalanced()
 	rapid.Check(t, func(t *rapid.T) {
@@ -119,8 +119,8 @@ func TestTopicBalancedWeightsStayInZone(t *testing.T) {
 	}
 }
 
-// A new weight moves no more than a join or leave may, wherever it is: there is
-// none at which the others suit partitions in another way.
+// A new weight moves no more than a join or leave may, wherever it is: there is none at which the others suit partitions in
+// another way.
 func TestTopicBalancedWeightChange(t *testing.T) {
 	worst := 0.0
 	ps := topicsOf(1_000, 40)

@@ -15,12 +15,10 @@ type topicGroup struct {
 	partitions []int32 // the partitions of its topics, as indices, growing
 }
 
-// groupByAskers returns the groups of the topics of in, in the order in which
-// they are divided: by the number of askers, then by the first topic. A topic that no
-// member asks for is divided as if all asked for it.
+// groupByAskers returns the groups of the topics of in, in the order in which they are divided: by the number of askers, then by
+// the first topic. A topic that no member asks for is divided as if all asked for it.
 //
-// It returns nil if all members ask for all topics that any member asks for: then
-// topics make no difference.
+// It returns nil if all members ask for all topics that any member asks for: then topics make no difference.
 func groupByAskers(in Input) []topicGroup {
 	if haveOneList(in.Members) {
 		return nil
@@ -69,8 +67,7 @@ func haveOneList(members []Member) bool {
 	return true
 }
 
-// sameList reports whether two lists of topics are equal. It does not read the
-// lists if they share their memory.
+// sameList reports whether two lists of topics are equal. It does not read the lists if they share their memory.
 func sameList(a, b []string) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
@@ -117,8 +114,7 @@ func newWishes(in Input) *wishes {
 	return w
 }
 
-// internLists returns the different lists of topics of the members, and the
-// number of each member's.
+// internLists returns the different lists of topics of the members, and the number of each member's.
 func internLists(members []Member) (lists [][]string, listOf []int32) {
 	type place struct { // of a list in memory
 		first  *string
@@ -161,9 +157,8 @@ func hashList(list []string) uint64 {
 	return h
 }
 
-// refine puts topics that the same lists name into one group, and topics that no
-// list names into the group of those that all lists name. It returns the group of
-// each topic, from 0, and the number of groups.
+// refine puts topics that the same lists name into one group, and topics that no list names into the group of those that all
+// lists name. It returns the group of each topic, from 0, and the number of groups.
 func (w *wishes) refine() (groupOf []int32, count int) {
 	groupOf = make([]int32, len(w.names))
 	named := make([]int, len(w.names)) // by how many lists
@@ -202,8 +197,7 @@ func (w *wishes) refine() (groupOf []int32, count int) {
 	return groupOf, len(numbers)
 }
 
-// askers returns the groups of topics with their askers and their first topics;
-// count is the number of groups.
+// askers returns the groups of topics with their askers and their first topics; count is the number of groups.
 func (w *wishes) askers(groupOf []int32, count int) []topicGroup {
 	groups := make([]topicGroup, count)
 	one := make([]int32, count) // a topic of each group, from 1
@@ -240,9 +234,8 @@ func (w *wishes) askers(groupOf []int32, count int) []topicGroup {
 	return groups
 }
 
-// fillUp divides topics group by group. divide gets a group's part of in, with only
-// those of its askers that are below the level to which the group fills them, and what
-// each of these has of the groups before. divide must keep neither.
+// fillUp divides topics group by group. divide gets a group's part of in, with only those of its askers that are below the level
+// to which the group fills them, and what each of these has of the groups before. divide must keep neither.
 func fillUp(in Input, groups []topicGroup, divide func(group Input, have []int32, l level) (Assignment, error)) (Assignment, error) {
 	a := make(Assignment, len(in.Partitions))
 	total := make([]int32, len(in.Members))

@@ -5,13 +5,11 @@ import (
 	"slices"
 )
 
-// topicRoom says how many more partitions of each topic members may take: their
-// exact share rounded down, which is due to them, and one more for some of those
-// that have a rest.
+// topicRoom says how many more partitions of each topic members may take: their exact share rounded down, which is due to them,
+// and one more for some of those that have a rest.
 //
-// It counts the units of the heavy members of a topic, whose share is more than
-// one. The others take one only: topicRoom keeps a bit for each member, or looks at the
-// owners of the topic's units where these are few.
+// It counts the units of the heavy members of a topic, whose share is more than one. The others take one only: topicRoom keeps a
+// bit for each member, or looks at the owners of the topic's units where these are few.
 type topicRoom struct {
 	shares shares  // the members' exact shares
 	rank   []int32 // the members' ranks, the heaviest first; nil if all have equal shares
@@ -33,8 +31,7 @@ type topicState struct {
 	bits     int   // where its bits begin; -1 for none
 }
 
-// newTopicRoom returns the room for the partitions of in, none of which has an
-// owner yet, and members with these shares.
+// newTopicRoom returns the room for the partitions of in, none of which has an owner yet, and members with these shares.
 func newTopicRoom(in Input, by shares, owner []int32) *topicRoom {
 	n := by.members
 	r := &topicRoom{
@@ -84,8 +81,7 @@ func newTopicRoom(in Input, by shares, owner []int32) *topicRoom {
 	return r
 }
 
-// weigh ranks the members, unless all have equal shares, and returns them sorted,
-// the heaviest first.
+// weigh ranks the members, unless all have equal shares, and returns them sorted, the heaviest first.
 func (r *topicRoom) weigh() (heaviest []int32) {
 	weights := r.shares.weights
 	if weights == nil {
@@ -121,8 +117,7 @@ func (r *topicRoom) count(t, m int32) int32 {
 	return 0
 }
 
-// share returns m's share of topic t rounded down, and how many more units m may
-// get, one or none.
+// share returns m's share of topic t rounded down, and how many more units m may get, one or none.
 func (r *topicRoom) share(t, m int32) (least, more int32) {
 	s := &r.topics[t]
 	if r.rank == nil {
@@ -135,22 +130,22 @@ func (r *topicRoom) share(t, m int32) (least, more int32) {
 	return int32(whole), more
 }
 
-// above returns how many units of topic t member m has beyond its share rounded
-// down, and how many it may have beyond that, one or none.
+// above returns how many units of topic t member m has beyond its share rounded down, and how many it may have beyond that, one
+// or none.
 func (r *topicRoom) above(t, m int32) (above, most int32) {
 	least, more := r.share(t, m)
 	return r.count(t, m) - least, more
 }
 
-// allowed reports whether m may take one more unit of topic t: one that is due to
-// it, or, if extra is set, an extra one. Some unit of t must have no owner yet.
+// allowed reports whether m may take one more unit of topic t: one that is due to it, or, if extra is set, an extra one. Some
+// unit of t must have no owner yet.
 func (r *topicRoom) allowed(t, m int32, extra bool) bool {
 	above, most := r.above(t, m)
 	return above < 0 || extra && above < most && r.topics[t].pool > 0
 }
 
-// change counts one unit of topic t more or less for m, before the unit's owner
-// changes. It reports whether that unit is due to m; else it is extra.
+// change counts one unit of topic t more or less for m, before the unit's owner changes. It reports whether that unit is due to
+// m; else it is extra.
 func (r *topicRoom) change(t, m, by int32) (due bool) {
 	s := &r.topics[t]
 	old := r.count(t, m)

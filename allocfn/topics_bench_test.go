@@ -9,8 +9,7 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// BenchmarkTopics measures 2,000 members and 1,000 topics of 100 partitions with
-// several kinds of lists of topics.
+// BenchmarkTopics measures 2,000 members and 1,000 topics of 100 partitions with several kinds of lists of topics.
 func BenchmarkTopics(b *testing.B) {
 	const members, partitions = 2_000, 100_000
 	none, _ := shape(members, partitions)

@@ -31,8 +31,8 @@ func topicShapes() []topicShape {
 	}
 }
 
-// group returns a group of members of these names that ask for topics of the
-// shape, each of so many partitions. Names are in any order.
+// group returns a group of members of these names that ask for topics of the shape, each of so many partitions. Names are in any
+// order.
 func (s topicShape) group(names []string, topics, partitions int) allocfn.Input {
 	var ps []kiel.Partition
 	for topic := range topics {
@@ -55,9 +55,8 @@ func member(in allocfn.Input, name string) *allocfn.Member {
 	return &in.Members[slices.IndexFunc(in.Members, func(m allocfn.Member) bool { return m.Name == name })]
 }
 
-// moves compares two plans. moved are the partitions of both plans that have
-// another owner after, and least is how many must move for members to have as
-// many of these as they have after.
+// moves compares two plans. moved are the partitions of both plans that have another owner after, and least is how many must move
+// for members to have as many of these as they have after.
 func moves(before allocfn.Input, a allocfn.Assignment, after allocfn.Input, b allocfn.Assignment) movement {
 	owner := make(map[kiel.Partition]string)
 	for i, p := range before.Partitions {
@@ -97,9 +96,8 @@ func (s *sumOf) String() string {
 	return fmt.Sprintf("%.0f, %.2f times the least", float64(s.moved)/float64(s.changes), float64(s.moved)/float64(s.least))
 }
 
-// TestTopicShapes checks plans of each shape, before and after a member that
-// asks as the shape says joins or leaves, and before and after the set has one
-// topic more that one member asks for; and counts what moves.
+// TestTopicShapes checks plans of each shape, before and after a member that asks as the shape says joins or leaves, and before
+// and after the set has one topic more that one member asks for; and counts what moves.
 func TestTopicShapes(t *testing.T) {
 	const members, topics, partitions, seeds = 10, 5, 200, 8
 	for _, shape := range topicShapes() {
@@ -141,11 +139,9 @@ func TestTopicShapes(t *testing.T) {
 	}
 }
 
-// TestTopicGroupMoves holds Balanced and TopicBalanced to what moves of a group of
-// topics whose askers' totals are as before when it is divided: nothing where its
-// askers are as before, and where one more or one less asks for it, the least and
-// 2.5 times the root of its partitions, for TopicBalanced of these times its
-// topics. Members have one of a few random lists.
+// TestTopicGroupMoves holds Balanced and TopicBalanced to what moves of a group of topics whose askers' totals are as before when
+// it is divided: nothing where its askers are as before, and where one more or one less asks for it, the least and 2.5 times the
+// root of its partitions, for TopicBalanced of these times its topics. Members have one of a few random lists.
 func TestTopicGroupMoves(t *testing.T) {
 	for _, f := range []allocfn.Func{allocfn.Balanced(), allocfn.TopicBalanced()} {
 		t.Run(f.Name, func(t *testing.T) {
@@ -222,8 +218,8 @@ func divisions(in allocfn.Input, a allocfn.Assignment) map[string]division {
 	return all
 }
 
-// differ returns how many members ask for one of two divisions of the same
-// topics alone, and whether the others had as many partitions before.
+// differ returns how many members ask for one of two divisions of the same topics alone, and whether the others had as many
+// partitions before.
 func (d division) differ(e division) (askers int, same bool) {
 	same = true
 	for name, n := range d.have {
@@ -241,8 +237,7 @@ func (d division) differ(e division) (askers int, same bool) {
 	return askers, same
 }
 
-// moves returns how many partitions have another owner in e, and how many must
-// for members to have as many as there.
+// moves returns how many partitions have another owner in e, and how many must for members to have as many as there.
 func (d division) moves(e division) (moved, least int) {
 	counts := make(map[string]int)
 	for p, name := range d.owner {
@@ -258,8 +253,8 @@ func (d division) moves(e division) (moved, least int) {
 	return moved, least
 }
 
-// rolling returns the states of a group while its members are replaced one by
-// one: each is away for one state and comes back with its new list of topics.
+// rolling returns the states of a group while its members are replaced one by one: each is away for one state and comes back with
+// its new list of topics.
 func rolling(names, from, to []string, ps []kiel.Partition) []allocfn.Input {
 	group := groupOf(names, ps...)
 	for i := range group.Members {
@@ -276,9 +271,8 @@ func rolling(names, from, to []string, ps []kiel.Partition) []allocfn.Input {
 	return states
 }
 
-// TestRollingDeploy adds a topic member by member, and takes it away again. In
-// every state a partition of a topic that somebody asks for is with a member
-// that asks for it.
+// TestRollingDeploy adds a topic member by member, and takes it away again. In every state a partition of a topic that somebody
+// asks for is with a member that asks for it.
 func TestRollingDeploy(t *testing.T) {
 	const members, partitions, seeds = 10, 200, 4
 	var ps []kiel.Partition

@@ -13,8 +13,7 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// topicFuncs are the functions that give a partition only to members that ask
-// for its topic.
+// topicFuncs are the functions that give a partition only to members that ask for its topic.
 func topicFuncs() []allocfn.Func {
 	return []allocfn.Func{allocfn.RoundRobin(), allocfn.Range(), allocfn.Balanced(), allocfn.TopicBalanced()}
 }
@@ -31,8 +30,7 @@ func asks(m allocfn.Member, topic string) bool {
 	return len(m.Topics) == 0 || slices.Contains(m.Topics, topic)
 }
 
-// askers returns the indices of the members that ask for a topic, all if none
-// does.
+// askers returns the indices of the members that ask for a topic, all if none does.
 func askers(in allocfn.Input, topic string) []int {
 	var who, all []int
 	for j, m := range in.Members {
@@ -47,9 +45,8 @@ func askers(in allocfn.Input, topic string) []int {
 	return who
 }
 
-// checkTopicPlan holds a plan of one of the topicFuncs to what its page says of
-// members that ask for different topics. It shares no code with the package and
-// takes no short cut.
+// checkTopicPlan holds a plan of one of the topicFuncs to what its page says of members that ask for different topics. It shares
+// no code with the package and takes no short cut.
 func checkTopicPlan(t failer, f allocfn.Func, in allocfn.Input, a allocfn.Assignment) {
 	t.Helper()
 	if len(in.Members) == 0 {
@@ -161,8 +158,8 @@ func askerGroups(in allocfn.Input) []*askerGroup {
 	return sorted
 }
 
-// waterline returns the exact totals of members when so many partitions, cut as
-// finely as need be, fill up those that have least per weight.
+// waterline returns the exact totals of members when so many partitions, cut as finely as need be, fill up those that have least
+// per weight.
 func waterline(weights []*big.Int, have []int, partitions int) []*big.Rat {
 	order := make([]int, len(have))
 	for j := range order {
@@ -194,12 +191,10 @@ func off(count int, exact *big.Rat) *big.Rat {
 	return new(big.Rat).Sub(new(big.Rat).SetInt64(int64(count)), exact)
 }
 
-// checkLevels checks that the totals after each group are as level, per weight,
-// as whole partitions of that group allow: less than one away from the exact
-// totals, and so that nobody could give one to another and both together would
-// come closer to them. With equal weights no asker that got any of the group has
-// two more than another. For TopicBalanced it checks each topic too; there
-// totals may be rounded otherwise where weights differ.
+// checkLevels checks that the totals after each group are as level, per weight, as whole partitions of that group allow: less
+// than one away from the exact totals, and so that nobody could give one to another and both together would come closer to them.
+// With equal weights no asker that got any of the group has two more than another. For TopicBalanced it checks each topic too;
+// there totals may be rounded otherwise where weights differ.
 func checkLevels(t failer, f allocfn.Func, in allocfn.Input, a allocfn.Assignment) {
 	t.Helper()
 	one := big.NewRat(1, 1)
@@ -241,8 +236,8 @@ func checkLevels(t failer, f allocfn.Func, in allocfn.Input, a allocfn.Assignmen
 	}
 }
 
-// checkTopicShares checks that of each topic of a group every asker has its
-// exact share, which is as what it gets of the group, rounded down or up.
+// checkTopicShares checks that of each topic of a group every asker has its exact share, which is as what it gets of the group,
+// rounded down or up.
 func checkTopicShares(t failer, in allocfn.Input, a allocfn.Assignment, g *askerGroup, have []int, exact []*big.Rat) {
 	t.Helper()
 	for _, topic := range g.topics {
@@ -284,9 +279,8 @@ func drawTopicLists(t *rapid.T, in allocfn.Input) {
 	}
 }
 
-// TestTopicsOfRandomGroups checks plans of random groups, with weights, zones
-// and any lists of topics, against their definition, and that lists which say
-// the same in another way change nothing.
+// TestTopicsOfRandomGroups checks plans of random groups, with weights, zones and any lists of topics, against their definition,
+// and that lists which say the same in another way change nothing.
 func TestTopicsOfRandomGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawGroup(t)
@@ -312,8 +306,7 @@ func TestTopicsOfRandomGroups(t *testing.T) {
 	})
 }
 
-// TestEqualTopicsChangeNothing wants the plan without topics where all members
-// ask for the same, however they say it.
+// TestEqualTopicsChangeNothing wants the plan without topics where all members ask for the same, however they say it.
 func TestEqualTopicsChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawGroup(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// topicsVector is a case of testdata/topics.json: a group whose members ask for
-// different topics, and the owners of its partitions by the name of the function.
+// topicsVector is a case of testdata/topics.json: a group whose members ask for different topics, and the owners of its
+// partitions by the name of the function.
 type topicsVector struct {
 	balancedVector
 	Lists  [][]string       // of topics, of each member
@@ -37,9 +37,8 @@ func (v topicsVector) input() allocfn.Input {
 	return in
 }
 
-// TestTopicsVectors holds the functions that look at topics to what they gave
-// for members that ask for different ones, when this was new. A vector that
-// changes is a breaking change, see owned.
+// TestTopicsVectors holds the functions that look at topics to what they gave for members that ask for different ones, when this
+// was new. A vector that changes is a breaking change, see owned.
 func TestTopicsVectors(t *testing.T) {
 	const file = "topics.json"
 	if _, err := os.Stat("testdata/" + file); err != nil && *writeVectors {
@@ -90,8 +89,8 @@ func writeTopicsVectors(t *testing.T, path string) {
 	}
 }
 
-// newTopicsVector makes a group from a seed: with equal weights, or others, with
-// zones, with places that are no partition, and at last large ones.
+// newTopicsVector makes a group from a seed: with equal weights, or others, with zones, with places that are no partition, and at
+// last large ones.
 func newTopicsVector(seed uint64) topicsVector {
 	r := rand.New(rand.NewPCG(seed, 20))
 	v := topicsVector{balancedVector: balancedVector{Topics: make(map[string]int32)}}

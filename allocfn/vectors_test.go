@@ -18,8 +18,7 @@ import (
 
 var writeVectors = flag.Bool("write-vectors", false, "write the vectors of functions that have none yet")
 
-// owned is one vector: who gets what. A vector that changes is a breaking
-// change: the function needs another name.
+// owned is one vector: who gets what. A vector that changes is a breaking change: the function needs another name.
 type owned struct {
 	Members []string
 	Topics  map[string][]int32

@@ -9,9 +9,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// View shows an assignment by member and by topic. Its slices hold indices in
-// Input.Partitions and must not be changed. Any number of goroutines may use a View
-// at once.
+// View shows an assignment by member and by topic. Its slices hold indices in Input.Partitions and must not be changed. Any
+// number of goroutines may use a View at once.
 //
 // [Mapping] returns an assignment in the shape of kiel.
 type View struct {
@@ -22,9 +21,8 @@ type View struct {
 	order []int32 // the partitions by topic and id
 }
 
-// NewView returns a view of in and a, which it makes in one pass. The view keeps
-// both; they must not change while it is in use. An assignment that [Check] refuses
-// is an error.
+// NewView returns a view of in and a, which it makes in one pass. The view keeps both; they must not change while it is in use.
+// An assignment that [Check] refuses is an error.
 func NewView(in Input, a Assignment) (*View, error) {
 	if err := Check(in, a); err != nil {
 		return nil, err
@@ -33,8 +31,8 @@ func NewView(in Input, a Assignment) (*View, error) {
 	return &View{in: in, owner: a, start: start, list: list, order: byTopic(in.Partitions)}, nil
 }
 
-// byMember returns the indices of the first member's partitions, growing, then those
-// of the second, and so on: member m has list[start[m]:start[m+1]].
+// byMember returns the indices of the first member's partitions, growing, then those of the second, and so on: member m has
+// list[start[m]:start[m+1]].
 func byMember(a Assignment, members int) (start, list []int32) {
 	start, list = make([]int32, members+1), make([]int32, len(a))
 	for _, m := range a {
@@ -52,8 +50,7 @@ func byMember(a Assignment, members int) (start, list []int32) {
 	return start, list
 }
 
-// Of returns the indices of a member's partitions, growing; none if there is no
-// such member.
+// Of returns the indices of a member's partitions, growing; none if there is no such member.
 func (v *View) Of(member int) []int32 {
 	if member < 0 || member >= len(v.in.Members) {
 		return nil
@@ -70,8 +67,7 @@ func (v *View) OfName(name string) []int32 {
 	return v.Of(m)
 }
 
-// Topics ranges over a member's partitions topic by topic, in the order of
-// Input.Partitions.
+// Topics ranges over a member's partitions topic by topic, in the order of Input.Partitions.
 func (v *View) Topics(member int) iter.Seq2[string, []int32] {
 	return func(yield func(topic string, indices []int32) bool) {
 		mine := v.Of(member)
@@ -89,8 +85,7 @@ func (v *View) Topics(member int) iter.Seq2[string, []int32] {
 	}
 }
 
-// Topic returns the indices of a topic's partitions in the order of their
-// numbers.
+// Topic returns the indices of a topic's partitions in the order of their numbers.
 func (v *View) Topic(topic string) []int32 {
 	from, _ := slices.BinarySearchFunc(v.order, topic, func(i int32, topic string) int { return strings.Compare(v.in.Partitions[i].Topic, topic) })
 	rest := v.order[from:]

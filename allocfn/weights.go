@@ -12,8 +12,8 @@ type quotas struct {
 	pool   int     // how many pooled members, those that come first, may take one more each
 }
 
-// newQuotas divides this many partitions by weight: each member gets its exact
-// share rounded down, and the largest remainders get the rest.
+// newQuotas divides this many partitions by weight: each member gets its exact share rounded down, and the largest remainders get
+// the rest.
 func newQuotas(members []Member, t total, partitions int) quotas {
 	n := len(members)
 	if t.equal() {
@@ -91,8 +91,7 @@ func totalOf(members []Member) total {
 // equal reports whether all weights are equal.
 func (t *total) equal() bool { return t.least >= t.largest }
 
-// exactShare returns the whole part of a weight's share of this many partitions,
-// and the rest in units of 1/sum.
+// exactShare returns the whole part of a weight's share of this many partitions, and the rest in units of 1/sum.
 func exactShare(partitions int, weight, sum uint64) (whole int, rest uint64) {
 	product := uint64(partitions) * weight // less than 2^31 times less than 2^31
 	return int(product / sum), product % sum

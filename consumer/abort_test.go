@@ -12,9 +12,9 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// When trust ends, the connections that carry commits are closed with all that is written and not sent, in each
-// incarnation, and before the servers end the session: after that the next owner may have committed, and an older commit
-// that still arrives would set it back.
+// When trust ends, the connections that carry commits are closed with all that is written and not sent, in each incarnation, and
+// before the servers end the session: after that the next owner may have committed, and an older commit that still arrives would
+// set it back.
 func TestCommitsAreAbortedWhenTrustEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, network := zktest.StartVirtual(t, zktest.Options{})

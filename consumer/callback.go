@@ -26,9 +26,8 @@ const (
 	callFence       = "Fence"
 )
 
-// callbacks calls the user's functions, each call on a goroutine of its own. So a
-// panic, runtime.Goexit or a call that never returns affects that call alone, and the
-// caller decides how long to wait for it.
+// callbacks calls the user's functions, each call on a goroutine of its own. So a panic, runtime.Goexit or a call that never
+// returns affects that call alone, and the caller decides how long to wait for it.
 type callbacks struct {
 	usercall.Calls // bounds all calls but those of ConsumeClaim and Fence, which have no limit and are made by Guard
 
@@ -73,9 +72,8 @@ func (u *callbacks) reportStuck(what usercall.Callback, since time.Duration) (ag
 	return true
 }
 
-// end waits until every call has returned, until late ends at most. From the call of
-// end on no callback is called. The error names the callbacks that have not returned, or
-// the one that made the member leave.
+// end waits until every call has returned, until late ends at most. From the call of end on no callback is called. The error
+// names the callbacks that have not returned, or the one that made the member leave.
 func (u *callbacks) end(late context.Context) error {
 	returned := kafkaconn.Await(late, u.End())
 	if kinds := u.Kinds(); !returned && len(kinds) > 0 {
@@ -90,8 +88,8 @@ func (u *callbacks) end(late context.Context) error {
 // errAbandoned says that a call did not return in time. The error of end names the call.
 var errAbandoned = errors.New("consumer: abandoned")
 
-// callBounded calls f and waits for it, until late ends at most. After the end of late
-// it does not call f, and the error wraps usercall.ErrNotStarted.
+// callBounded calls f and waits for it, until late ends at most. After the end of late it does not call f, and the error wraps
+// usercall.ErrNotStarted.
 func (u *callbacks) callBounded(late context.Context, name string, f func() error) error {
 	if late.Err() != nil {
 		return &worded{fmt.Sprintf("consumer: no time was left, %s was %v", name, usercall.ErrNotStarted), []error{ownership.ErrStuck, usercall.ErrNotStarted}}

@@ -117,7 +117,8 @@ func TestGoexitOfAnInterceptor(t *testing.T) {
 	})
 }
 
-// The panics of an interceptor that panics at each message share log lines. They do not count as recovered when other callbacks work.
+// The panics of an interceptor that panics at each message share log lines. They do not count as recovered when other callbacks
+// work.
 func TestInterceptorThatPanicsAtEachMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -61,10 +61,9 @@ func newCatalog(topics []string, load func([]string) (map[string]topicInfo, erro
 	}
 }
 
-// refresh asks Kafka unless Kafka was asked within the last age. Callers at the
-// same time share a question. The error joins the errors of topics that could not be
-// described; the other topics are up to date nevertheless. A missing topic that
-// was known before is no error.
+// refresh asks Kafka unless Kafka was asked within the last age. Callers at the same time share a question. The error joins the
+// errors of topics that could not be described; the other topics are up to date nevertheless. A missing topic that was known
+// before is no error.
 func (c *catalog) refresh(ctx context.Context, age time.Duration) error {
 	oldest := time.Now().Add(-age)
 	for {
@@ -240,8 +239,7 @@ func (c *catalog) present() map[string][]int32 {
 	return all
 }
 
-// racks returns the racks of the preferred leaders of all partitions, as far as
-// they are known; the map is the caller's.
+// racks returns the racks of the preferred leaders of all partitions, as far as they are known; the map is the caller's.
 func (c *catalog) racks() map[kiel.Partition]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

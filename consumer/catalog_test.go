@@ -132,7 +132,8 @@ func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
 	}
 }
 
-// A topic is missing when Kafka had it before and does not have it now. notify is called once for that, and once when the topic is back.
+// A topic is missing when Kafka had it before and does not have it now. notify is called once for that, and once when the topic
+// is back.
 func TestCatalogTellsOfMissingTopics(t *testing.T) {
 	var do kafkaconn.Calls
 	var answer topicInfo

@@ -12,9 +12,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Claim is implemented by the claims given to ConsumeClaim, beside
-// sarama.ConsumerGroupClaim. Assert for it to distinguish revocation from loss, or to
-// fence a store of your own.
+// Claim is implemented by the claims given to ConsumeClaim, beside sarama.ConsumerGroupClaim. Assert for it to distinguish
+// revocation from loss, or to fence a store of your own.
 //
 //	if c, ok := claim.(consumer.Claim); ok { token = c.Token() }
 //
@@ -22,18 +21,17 @@ import (
 type Claim interface {
 	sarama.ConsumerGroupClaim
 
-	// Token returns the fencing token: it grows with every change of the
-	// partition's owner. Give it to a store that can refuse an older one.
+	// Token returns the fencing token: it grows with every change of the partition's owner. Give it to a store that can refuse an
+	// older one.
 	Token() int64
 
-	// Trusted reports whether the partition surely is this member's at this
-	// moment. It costs nanoseconds; ask before each effect on the outside.
+	// Trusted reports whether the partition surely is this member's at this moment. It costs nanoseconds; ask before each effect
+	// on the outside.
 	Trusted() bool
 
-	// Context ends when the claim does. Its cause wraps ownership.ErrLost when
-	// the partition may be another member's already and nothing can be committed
-	// any more. When a revocation has closed Messages, Context goes on, so that the
-	// handler can finish; ConsumeClaim has RebalanceTimeout for that.
+	// Context ends when the claim does. Its cause wraps ownership.ErrLost when the partition may be another member's already and
+	// nothing can be committed any more. When a revocation has closed Messages, Context goes on, so that the handler can finish;
+	// ConsumeClaim has RebalanceTimeout for that.
 	Context() context.Context
 }
 
@@ -74,9 +72,8 @@ func newClaim(p *Partition, size int) *claim {
 	return c
 }
 
-// feed moves messages into the channel until p's context ends. Then it empties and
-// closes the channel. If reading has ended by itself, feed closes the channel first, and
-// empties it when owned ends, so that the handler may take the remaining messages.
+// feed moves messages into the channel until p's context ends. Then it empties and closes the channel. If reading has ended by
+// itself, feed closes the channel first, and empties it when owned ends, so that the handler may take the remaining messages.
 // returned is closed when the handler has returned.
 func (c *claim) feed(owned context.Context, returned <-chan struct{}) {
 	for m := c.p.next(); m != nil && c.send(m); m = c.p.next() {
@@ -95,8 +92,8 @@ func (c *claim) feed(owned context.Context, returned <-chan struct{}) {
 	}
 }
 
-// send puts m into the channel. It returns false if p's context ended before there was room. The time between two messages that both had
-// to wait for room is the time between two receives, so it is sampled.
+// send puts m into the channel. It returns false if p's context ended before there was room. The time between two messages that
+// both had to wait for room is the time between two receives, so it is sampled.
 func (c *claim) send(m *sarama.ConsumerMessage) bool {
 	select {
 	case c.out <- m:
@@ -133,8 +130,8 @@ func (c *claim) arrived(b *cursor) {
 	c.batches = slices.Delete(c.batches, 0, gone)
 }
 
-// find returns the offset of the message with this number, and the timestamp of the first message of its batch. If the log has a gap
-// between the two messages, the offset is too low.
+// find returns the offset of the message with this number, and the timestamp of the first message of its batch. If the log has a
+// gap between the two messages, the offset is too low.
 func (c *claim) find(number int64) (offset int64, at time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,12 +175,10 @@ func (c *claim) Context() context.Context { return c.p.Context() }
 // InitialOffset returns the start position.
 func (c *claim) InitialOffset() int64 { return c.p.start }
 
-// HighWaterMarkOffset returns the offset of the next message that will be
-// produced, according to the newest answer of a broker.
+// HighWaterMarkOffset returns the offset of the next message that will be produced, according to the newest answer of a broker.
 func (c *claim) HighWaterMarkOffset() int64 { return c.p.HighWatermark() }
 
-// Messages returns the channel of messages. It is closed and empty when the partition
-// is revoked or lost.
+// Messages returns the channel of messages. It is closed and empty when the partition is revoked or lost.
 func (c *claim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 
 var _ Claim = (*claim)(nil)

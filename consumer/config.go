@@ -16,8 +16,7 @@ import (
 // configPage is the page that says how each field of sarama.Config is used.
 const configPage = "docs/sarama-config.md"
 
-// copyConfig returns a validated copy of the user's configuration, or the
-// default one.
+// copyConfig returns a validated copy of the user's configuration, or the default one.
 func copyConfig(user *sarama.Config) (*sarama.Config, error) {
 	if user == nil {
 		user = sarama.NewConfig()
@@ -42,8 +41,8 @@ func warnConfig(log *slog.Logger, config *sarama.Config, from From) {
 	}
 }
 
-// notHonoured collects the fields of a configuration that are set and are not honoured, each with its value and with what to use instead.
-// A field is set if its value is not sarama's default.
+// notHonoured collects the fields of a configuration that are set and are not honoured, each with its value and with what to use
+// instead. A field is set if its value is not sarama's default.
 type notHonoured []string
 
 // note adds a field.

@@ -47,7 +47,8 @@ func configRows(t *testing.T) []configRow {
 	return rows
 }
 
-// leaves returns the exported fields of a struct and of the structs in it, each with its path. A struct that shows no fields is a leaf.
+// leaves returns the exported fields of a struct and of the structs in it, each with its path. A struct that shows no fields is a
+// leaf.
 func leaves(t reflect.Type, path string) map[string][]int {
 	all := map[string][]int{}
 	for f := range t.Fields() {

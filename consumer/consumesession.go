@@ -58,8 +58,8 @@ type sessionUser interface {
 	consume(owned context.Context, p *Partition) error
 	// cleanup is called once after setup, when every consume has returned.
 	cleanup() error
-	// failure returns the error that the call returns because consume returned err by itself. With nil the call returns no
-	// error, and err is reported.
+	// failure returns the error that the call returns because consume returned err by itself. With nil the call returns no error,
+	// and err is reported.
 	failure(p kiel.Partition, err error) error
 }
 
@@ -156,9 +156,9 @@ func (s *consumeSession) isEnd(err error) bool {
 	return err == nil || pause.OnlyEnd(s.caller, err) || pause.OnlyEnd(s.ctx, err)
 }
 
-// exit ends the session alone because a handler has returned by itself, and the call with failure. The session ends when the next one
-// may begin, at the earliest: if one handler fails at once, the others go on until then. exit returns false, and does nothing, if the
-// session is ending.
+// exit ends the session alone because a handler has returned by itself, and the call with failure. The session ends when the next
+// one may begin, at the earliest: if one handler fails at once, the others go on until then. exit returns false, and does
+// nothing, if the session is ending.
 func (s *consumeSession) exit(failure error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// A session that ends alone closes its partitions: marks are committed, the claim is kept, and nothing is read. The next
-// session opens them again, where the last one stopped. Late calls of the last session's handlers have no effect.
+// A session that ends alone closes its partitions: marks are committed, the claim is kept, and nothing is read. The next session
+// opens them again, where the last one stopped. Late calls of the last session's handlers have no effect.
 func TestSessionsFollowOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))

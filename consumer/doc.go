@@ -1,7 +1,6 @@
-// Package consumer consumes Kafka topics in a group whose members share the
-// partitions through ZooKeeper. A [Group] is a sarama.ConsumerGroup: handlers and
-// wrappers written for sarama's groups work after changing the constructor. New
-// programs may prefer [Group.Run], which calls a function with a [Partition].
+// Package consumer consumes Kafka topics in a group whose members share the partitions through ZooKeeper. A [Group] is a
+// sarama.ConsumerGroup: handlers and wrappers written for sarama's groups work after changing the constructor. New programs may
+// prefer [Group.Run], which calls a function with a [Partition].
 //
 // # Overview
 //
@@ -19,254 +18,213 @@
 //		return nil
 //	})
 //
-// The examples show both as whole programs, which handle errors and signals. The page
-// docs/semantics.md lists the errors that end a call, and what to do about each.
+// The examples show both as whole programs, which handle errors and signals. The page docs/semantics.md lists the errors that end
+// a call, and what to do about each.
 //
-// Consume and Run add the partitions of their topics to the group's set (package
-// allocator), claim those that the mapping gives to this member (package ownership), and call the
-// handler, which is ConsumeClaim or the function, for each of them. When a call ends before its context,
-// the member stays in the group and waits for the next call. Each member refreshes the metadata of its
-// topics at least once a minute, or once in Config.Metadata.RefreshFrequency if
-// that is less, at times of its own. In one write it adds the partitions that the set
-// lacks: those that Kafka has added to the topics, and those that somebody has removed from the set. Topics are
-// never created in Kafka.
+// Consume and Run add the partitions of their topics to the group's set (package allocator), claim those that the mapping gives
+// to this member (package ownership), and call the handler, which is ConsumeClaim or the function, for each of them. When a call
+// ends before its context, the member stays in the group and waits for the next call. Each member refreshes the metadata of its
+// topics at least once a minute, or once in Config.Metadata.RefreshFrequency if that is less, at times of its own. In one write
+// it adds the partitions that the set lacks: those that Kafka has added to the topics, and those that somebody has removed from
+// the set. Topics are never created in Kafka.
 //
-// Nothing leaves the set by itself. When no member asks for a topic by name any more,
-// [Group.RemoveTopic] removes it. RemoveTopic fails with ErrTopicInUse while a member asks for the
-// topic by name. A member that asks by pattern adds the topic again, if Kafka has it.
+// Nothing leaves the set by itself. When no member asks for a topic by name any more, [Group.RemoveTopic] removes it. RemoveTopic
+// fails with ErrTopicInUse while a member asks for the topic by name. A member that asks by pattern adds the topic again, if
+// Kafka has it.
 //
-// A partition is opened in this order: claim → Options.Fence → read the committed offset →
-// commit the start position → read. It is closed in this order: Messages ends →
-// the handler returns → its marks are committed → the claim is released. When a
-// call ends and the member stays, the claim is not released: the next call
-// opens the partition again, from Options.Fence on.
+// A partition is opened in this order: claim → Options.Fence → read the committed offset → commit the start position → read. It
+// is closed in this order: Messages ends → the handler returns → its marks are committed → the claim is released. When a call
+// ends and the member stays, the claim is not released: the next call opens the partition again, from Options.Fence on.
 //
-// Offsets are stored in Kafka, under the group's name, so the usual tools show them. The member
-// commits them without joining a group of Kafka's protocol: one request every CommitInterval for
-// all marked partitions, and one request at once for partitions that are given up together.
-// A commit's metadata is "kiel1;<topic id>;<token>/<partitions>;" and then the text given to
-// MarkMessage. <partitions> is the topic's number of partitions when the group first consumed it. A
-// partition with a higher number is new, and starts at its first message. For a topic that was created
-// again <partitions> is at most that of the old topic.
+// Offsets are stored in Kafka, under the group's name, so the usual tools show them. The member commits them without joining a
+// group of Kafka's protocol: one request every CommitInterval for all marked partitions, and one request at once for partitions
+// that are given up together. A commit's metadata is "kiel1;<topic id>;<token>/<partitions>;" and then the text given to
+// MarkMessage. <partitions> is the topic's number of partitions when the group first consumed it. A partition with a higher
+// number is new, and starts at its first message. For a topic that was created again <partitions> is at most that of the old
+// topic.
 //
 // # Topics
 //
-// Members of a group may consume different topics, as in a rolling deploy that adds one.
-// A partition goes to a member that consumes its topic, if the group's function looks at
-// topics; package allocfn says which functions do. Partitions of topics that no member
-// consumes stay in the group's set and have no owner until a member that consumes them
-// joins. Each member logs such a topic once, as a warning, and sends nothing about it to Errors;
-// kiel_unwanted_partitions counts the partitions.
+// Members of a group may consume different topics, as in a rolling deploy that adds one. A partition goes to a member that
+// consumes its topic, if the group's function looks at topics; package allocfn says which functions do. Partitions of topics that
+// no member consumes stay in the group's set and have no owner until a member that consumes them joins. Each member logs such a
+// topic once, as a warning, and sends nothing about it to Errors; kiel_unwanted_partitions counts the partitions.
 //
-// All members need the same topics if the group's function does not look at topics, or if
-// members of Python kiel are in the group. Python members know no topics, so Go members
-// ignore topics too, to compute the same mapping. A partition that is then assigned to a
-// member that does not consume its topic has no owner; that member reports it
-// ([ErrTopicMismatch]).
+// All members need the same topics if the group's function does not look at topics, or if members of Python kiel are in the
+// group. Python members know no topics, so Go members ignore topics too, to compute the same mapping. A partition that is then
+// assigned to a member that does not consume its topic has no owner; that member reports it ([ErrTopicMismatch]).
 //
 // # Topics by pattern
 //
-// An entry of the topics that begins with ^ is a regular expression (RE2): the member
-// consumes the topics whose whole name it matches, now and later. So "^orders" matches
-// orders alone, and "^orders.*" all topics that begin with orders. An entry that begins with
-// !^ excludes topics: the member's patterns do not find those whose whole name the expression
-// behind the ! matches. A topic that is named is consumed whatever exclusions say. The page of
-// allocator has all rules and limits.
+// An entry of the topics that begins with ^ is a regular expression (RE2): the member consumes the topics whose whole name it
+// matches, now and later. So "^orders" matches orders alone, and "^orders.*" all topics that begin with orders. An entry that
+// begins with !^ excludes topics: the member's patterns do not find those whose whole name the expression behind the ! matches. A
+// topic that is named is consumed whatever exclusions say. The page of allocator has all rules and limits.
 //
 //	group.Consume(ctx, []string{"audit", "^orders-.*", "!^orders-test-.*"}, handler)
 //
-// Topics are found when the member joins and at each metadata refresh (see Overview). The first member
-// that finds a topic adds its partitions to the set, in one write. The members' records
-// have the patterns, so no record changes and no member joins anew; a partition that is
-// consumed already moves only to even out shares. A member whose patterns match nothing joins,
-// logs a warning, and waits.
+// Topics are found when the member joins and at each metadata refresh (see Overview). The first member that finds a topic adds
+// its partitions to the set, in one write. The members' records have the patterns, so no record changes and no member joins anew;
+// a partition that is consumed already moves only to even out shares. A member whose patterns match nothing joins, logs a
+// warning, and waits.
 //
-//   - To find topics, a member asks Kafka for the metadata of all topics, on one more connection.
-//     It does not find a topic that ACLs don't let it describe. It does find one that it may describe
-//     and not read, and that topic ends the call as a named one does: exclude it.
+//   - To find topics, a member asks Kafka for the metadata of all topics, on one more connection. It does not find a topic that
+//     ACLs don't let it describe. It does find one that it may describe and not read, and that topic ends the call as a named one
+//     does: exclude it.
 //   - Kafka's own topics, __consumer_offsets and such, are never matched.
-//   - With From set to Latest, a member reads topics that exist when it joins from their ends, and
-//     a topic that it finds later from its first message, because that was written while the group
-//     was running. A topic that was created while no member ran, or that is first opened by
-//     a member that joined after it was created, begins at its end: messages written before
-//     are not read. With Earliest no message is missed.
-//   - A topic that is deleted in Kafka is missing ([ErrTopicMissing]) for the members that
-//     have found it, and [Group.RemoveTopic] removes it for good: patterns do not keep it. A
-//     topic that Kafka still has is found again at the next metadata refresh after RemoveTopic; to stop
-//     consuming it, exclude it.
-//   - Where topics come and go, those that are gone stay missing, and in the set, until
-//     RemoveTopic is called. The series of a topic that patterns have found end when it is in
-//     neither Kafka nor the set any more; those of a topic asked for by name stay until Close.
-//   - A topic that an operator adds to the set and that patterns match is consumed, too. If
-//     Kafka does not have it, it is missing.
+//   - With From set to Latest, a member reads topics that exist when it joins from their ends, and a topic that it finds later
+//     from its first message, because that was written while the group was running. A topic that was created while no member ran,
+//     or that is first opened by a member that joined after it was created, begins at its end: messages written before are not
+//     read. With Earliest no message is missed.
+//   - A topic that is deleted in Kafka is missing ([ErrTopicMissing]) for the members that have found it, and [Group.RemoveTopic]
+//     removes it for good: patterns do not keep it. A topic that Kafka still has is found again at the next metadata refresh
+//     after RemoveTopic; to stop consuming it, exclude it.
+//   - Where topics come and go, those that are gone stay missing, and in the set, until RemoveTopic is called. The series of a
+//     topic that patterns have found end when it is in neither Kafka nor the set any more; those of a topic asked for by name
+//     stay until Close.
+//   - A topic that an operator adds to the set and that patterns match is consumed, too. If Kafka does not have it, it is
+//     missing.
 //
 // # Zones
 //
-// A member with Options.Zone, or Config.RackID, writes for the group in which zone
-// each partition is best consumed: the rack (broker.rack) of its preferred leader,
-// which does not move when brokers are restarted. It does so when it starts and when
-// it refreshes its metadata, in one znode that all members read (package allocator), so
-// that they all compute the same mapping. It writes a zone that it has not seen before, that has changed
-// or that the group does not know, and undoes nothing that others wrote, so
-// members to which Kafka gives different answers don't write against each other. A
-// partition that is not in Kafka's answer keeps its zone; SetZones of the allocator
-// removes it. An error is reported to Errors and ends nothing.
+// A member with Options.Zone, or Config.RackID, writes for the group in which zone each partition is best consumed: the rack
+// (broker.rack) of its preferred leader, which does not move when brokers are restarted. It does so when it starts and when it
+// refreshes its metadata, in one znode that all members read (package allocator), so that they all compute the same mapping. It
+// writes a zone that it has not seen before, that has changed or that the group does not know, and undoes nothing that others
+// wrote, so members to which Kafka gives different answers don't write against each other. A partition that is not in Kafka's
+// answer keeps its zone; SetZones of the allocator removes it. An error is reported to Errors and ends nothing.
 //
-// With Config.RackID, brokers name a replica in that rack to fetch from (KIP-392), if
-// their replica.selector.class does so (Kafka 2.4, Config.Version 2.3 or newer). Both work
-// together: by its zone a member gets partitions that are led in its rack, as far as shares
-// allow, and it reads its other partitions from a follower in its rack, if there is one.
-// Set RackID for both; Zone alone changes nothing about fetching.
+// With Config.RackID, brokers name a replica in that rack to fetch from (KIP-392), if their replica.selector.class does so (Kafka
+// 2.4, Config.Version 2.3 or newer). Both work together: by its zone a member gets partitions that are led in its rack, as far as
+// shares allow, and it reads its other partitions from a follower in its rack, if there is one. Set RackID for both; Zone alone
+// changes nothing about fetching.
 //
 // # Guarantees
 //
-//   - Each message is handed out at least once, in order within a claim, if
-//     handlers mark what they have done and not more.
-//   - With Run, trust in the claim is checked by the clock in the same call that hands
-//     out a message, or a batch, on the handler's own goroutine. A process that was
-//     stopped, and goes on after its trust has ended, hands out at most one message: one
-//     whose check began before the stop.
-//   - With Consume, trust is checked right before each message enters the channel
-//     that Messages returns. When the partition is revoked or trust ends, the channel is emptied.
-//   - Trust is checked before each commit is sent. A lost partition is never
-//     committed: not by a late mark, not by Commit, not by a handler that is stuck.
-//     A handler that still has a message in hand can check trust itself, by [Partition], [Claim]
-//     or [Session].
-//   - A start position that comes from a policy (From, or a reset), or from a mark or
-//     reset of Setup, is committed before the first message is handed out, so that it is not
-//     decided twice. With Options.Fence it is committed only if From is Latest and the policy has chosen it.
-//     Each start by policy is a warning in the log. Starts within a second share one line with the reason, their
-//     number, and the first partitions with their offsets. kiel_consumer_offset_resets_total counts them by
-//     reason: "none" (no offset was committed), "out_of_range", "truncated" (an unclean leader election) or
-//     "recreated" (the topic is another one).
-//   - With From set to Latest, a partition that was added to a topic after the group had started on
-//     the topic is read from its first message; the stored offsets of the topic tell that it is new. For
-//     whole topics that are new see "Topics by pattern".
-//   - A position that Kafka does not have is always reported ([ErrOffsetReset]) and
-//     counted. Reading continues at the first message of the log, or at the end if the
-//     position is beyond the end and From is Latest. With
-//     Config.Consumer.Group.ResetInvalidOffsets false the partition stays closed and is
-//     tried again.
-//   - A topic that was deleted and created again is another topic (KIP-516): its partitions are
-//     closed, offsets of the old topic are neither used nor stored, and the new topic is read
-//     from its first message, with Latest too. While the topic is consumed this takes up to a minute.
-//   - A topic that is deleted is reported once ([ErrTopicMissing]) and shown by
-//     kiel_consumer_missing_topics. Its partitions are closed within about 10 s, and
-//     wait. When the topic is created again, that is logged, and its partitions are
-//     opened within about 10 s. If the set has a partition that the topic does not have,
-//     that is reported once, and the partition is tried again every few seconds.
-//   - When Kafka's ACLs refuse a topic or the group (sarama.ErrTopicAuthorizationFailed,
-//     sarama.ErrGroupAuthorizationFailed), a member does not try for ever. Consume and Run end
-//     with the error, for all topics: at once when the member starts, later, and for topics that
-//     patterns have found, after a minute of refusals. docs/semantics.md has the rules, under
-//     "Refusals".
-//   - With Options.Fence the program commits positions, in transactions. With Fence the group commits
-//     marks, if you make any, and with From = Latest the start position that the policy has chosen.
-//     It commits nothing else. So mark nothing.
-//   - Without Options.Fence the position is committed when a partition is opened, marked or
-//     not. A session timeout, 1 minute and 10 minutes later the owner reads the stored
-//     offset, and raises it again if a late commit of a former owner has lowered it. Every 6 hours
-//     while nothing is marked it commits the position anew, because Kafka deletes an
-//     offset 7 days after its last commit (KIP-186; 1 day before Kafka 2.0). When a partition is
-//     released in which nothing was marked, its position is restored if it was deleted, or
-//     lowered by a late commit of a former owner. An offset that another program has stored stays. That
-//     takes a second at most, and its failure is logged.
-//   - A partition whose offset a transaction is about to store is opened when the
-//     transaction has ended (KIP-447; Config.Version 2.5 or newer).
-//   - The commits that an owner repeats never lower an offset. They leave an offset alone that
-//     another program has stored, for example in a transaction, until a mark is committed again.
-//     The group does not keep such an offset from expiring, which is
+//   - Each message is handed out at least once, in order within a claim, if handlers mark what they have done and not more.
+//   - With Run, trust in the claim is checked by the clock in the same call that hands out a message, or a batch, on the
+//     handler's own goroutine. A process that was stopped, and goes on after its trust has ended, hands out at most one message:
+//     one whose check began before the stop.
+//   - With Consume, trust is checked right before each message enters the channel that Messages returns. When the partition is
+//     revoked or trust ends, the channel is emptied.
+//   - Trust is checked before each commit is sent. A lost partition is never committed: not by a late mark, not by Commit, not by
+//     a handler that is stuck. A handler that still has a message in hand can check trust itself, by [Partition], [Claim] or
+//     [Session].
+//   - A start position that comes from a policy (From, or a reset), or from a mark or reset of Setup, is committed before the
+//     first message is handed out, so that it is not decided twice. With Options.Fence it is committed only if From is Latest and
+//     the policy has chosen it. Each start by policy is a warning in the log. Starts within a second share one line with the
+//     reason, their number, and the first partitions with their offsets. kiel_consumer_offset_resets_total counts them by reason:
+//     "none" (no offset was committed), "out_of_range", "truncated" (an unclean leader election) or "recreated" (the topic is
+//     another one).
+//   - With From set to Latest, a partition that was added to a topic after the group had started on the topic is read from its
+//     first message; the stored offsets of the topic tell that it is new. For whole topics that are new see "Topics by pattern".
+//   - A position that Kafka does not have is always reported ([ErrOffsetReset]) and counted. Reading continues at the first
+//     message of the log, or at the end if the position is beyond the end and From is Latest. With
+//     Config.Consumer.Group.ResetInvalidOffsets false the partition stays closed and is tried again.
+//   - A topic that was deleted and created again is another topic (KIP-516): its partitions are closed, offsets of the old topic
+//     are neither used nor stored, and the new topic is read from its first message, with Latest too. While the topic is consumed
+//     this takes up to a minute.
+//   - A topic that is deleted is reported once ([ErrTopicMissing]) and shown by kiel_consumer_missing_topics. Its partitions are
+//     closed within about 10 s, and wait. When the topic is created again, that is logged, and its partitions are opened within
+//     about 10 s. If the set has a partition that the topic does not have, that is reported once, and the partition is tried
+//     again every few seconds.
+//   - When Kafka's ACLs refuse a topic or the group (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed), a
+//     member does not try for ever. Consume and Run end with the error, for all topics: at once when the member starts, later,
+//     and for topics that patterns have found, after a minute of refusals. docs/semantics.md has the rules, under "Refusals".
+//   - With Options.Fence the program commits positions, in transactions. With Fence the group commits marks, if you make any, and
+//     with From = Latest the start position that the policy has chosen. It commits nothing else. So mark nothing.
+//   - Without Options.Fence the position is committed when a partition is opened, marked or not. A session timeout, 1 minute and
+//     10 minutes later the owner reads the stored offset, and raises it again if a late commit of a former owner has lowered it.
+//     Every 6 hours while nothing is marked it commits the position anew, because Kafka deletes an offset 7 days after its last
+//     commit (KIP-186; 1 day before Kafka 2.0). When a partition is released in which nothing was marked, its position is
+//     restored if it was deleted, or lowered by a late commit of a former owner. An offset that another program has stored stays.
+//     That takes a second at most, and its failure is logged.
+//   - A partition whose offset a transaction is about to store is opened when the transaction has ended (KIP-447; Config.Version
+//     2.5 or newer).
+//   - The commits that an owner repeats never lower an offset. They leave an offset alone that another program has stored, for
+//     example in a transaction, until a mark is committed again. The group does not keep such an offset from expiring, which is
 //     logged once per topic at Info. Kafka's tools see no members, so they let the offsets of
 //     a living group be deleted and reset: stop the group first (docs/semantics.md).
-//   - A slow handler holds up no other partition. Fetched messages wait in a buffer, and
-//     the partition is left out of requests until the buffer has room. All buffers of a member
-//     together hold at most Options.BufferBytes, and each at most four times
-//     Config.Consumer.Fetch.Default; only a record batch that is larger than a
-//     partition's share exceeds that. Waiting messages may keep half as much memory again
-//     in use, for the brokers' answers that contain them.
-//   - Opening a partition does not wait for a long poll. A broker that is silent for 5 s
-//     while an answer is due is asked on another connection; the connection to one that sends
-//     slowly is kept. A broker that throttles is sent no fetch while its throttle time lasts,
-//     for a minute at most each time.
-//   - After a change of leader the message read last is compared with the new leader's
-//     log, as KIP-320 demands. If an unclean election has truncated the log below that message,
-//     an [ErrOffsetReset] is reported, and the partition continues at the first offset that was
-//     written anew. The leader epoch is committed with the position (Config.Version 2.1 or
-//     newer), so the next owner compares too, as does a member that was restarted.
-//   - A partition that makes no progress for 30 s although it has messages to read is fetched
-//     anew, once a minute at most; kiel_consumer_fetch_resets_total counts that.
+//   - A slow handler holds up no other partition. Fetched messages wait in a buffer, and the partition is left out of requests
+//     until the buffer has room. All buffers of a member together hold at most Options.BufferBytes, and each at most four times
+//     Config.Consumer.Fetch.Default; only a record batch that is larger than a partition's share exceeds that. Waiting messages
+//     may keep half as much memory again in use, for the brokers' answers that contain them.
+//   - Opening a partition does not wait for a long poll. A broker that is silent for 5 s while an answer is due is asked on
+//     another connection; the connection to one that sends slowly is kept. A broker that throttles is sent no fetch while its
+//     throttle time lasts, for a minute at most each time.
+//   - After a change of leader the message read last is compared with the new leader's log, as KIP-320 demands. If an unclean
+//     election has truncated the log below that message, an [ErrOffsetReset] is reported, and the partition continues at the
+//     first offset that was written anew. The leader epoch is committed with the position (Config.Version 2.1 or newer), so the
+//     next owner compares too, as does a member that was restarted.
+//   - A partition that makes no progress for 30 s although it has messages to read is fetched anew, once a minute at most;
+//     kiel_consumer_fetch_resets_total counts that.
 //
 // # Not guaranteed
 //
-//   - Exactly-once effects. After a crash messages are repeated that were not committed. [Claim] and
-//     [Session] have a fencing token for stores that can refuse a former owner. Results that go to
-//     Kafka can be exactly-once by its transactions, with Options.Fence.
+//   - Exactly-once effects. After a crash messages are repeated that were not committed. [Claim] and [Session] have a fencing
+//     token for stores that can refuse a former owner. Results that go to Kafka can be exactly-once by its transactions, with
+//     Options.Fence.
 //
-//   - Kafka does not fence commits: the last write wins. Four things make a late commit
-//     harmless, not impossible: trust, short TCP timeouts, connections that are aborted when
-//     trust ends, and the repeats. A repeat reads the stored offset right before it writes.
-//     A commit of another program in between is overwritten.
+//   - Kafka does not fence commits: the last write wins. Four things make a late commit harmless, not impossible: trust, short
+//     TCP timeouts, connections that are aborted when trust ends, and the repeats. A repeat reads the stored offset right before
+//     it writes. A commit of another program in between is overwritten.
 //
-//   - Nothing is shared with members of Kafka's own group protocol. While some are
-//     in the group of this name, nothing is opened ([ErrGroupInUse]). With Options.Fence that is
-//     not noticed.
+//   - Nothing is shared with members of Kafka's own group protocol. While some are in the group of this name, nothing is opened
+//     ([ErrGroupInUse]). With Options.Fence that is not noticed.
 //
-//   - After an unclean leader election messages may be missed that replaced others
-//     at offsets already read, if there is no leader epoch to compare. That is so if Config.Version
-//     is older than 2.1, if retention or compaction has removed the record batch before the
-//     position, or if the position was stored by another program or lies where no message was read.
+//   - After an unclean leader election messages may be missed that replaced others at offsets already read, if there is no leader
+//     epoch to compare. That is so if Config.Version is older than 2.1, if retention or compaction has removed the record batch
+//     before the position, or if the position was stored by another program or lies where no message was read.
 //
-//   - The number of messages in a channel of Messages is bounded by Config.ChannelBufferSize
-//     alone, 256 unless changed. In a process that was stopped for longer than its
-//     trust lasts, the handler may receive some of them before the channel is emptied.
-//     Ask Claim.Trusted or Session.Trusted before each effect on the outside, or use Run.
+//   - The number of messages in a channel of Messages is bounded by Config.ChannelBufferSize alone, 256 unless changed. In a
+//     process that was stopped for longer than its trust lasts, the handler may receive some of them before the channel is
+//     emptied. Ask Claim.Trusted or Session.Trusted before each effect on the outside, or use Run.
 //
 // # Differences from a group of sarama
 //
-// Each item says first what sarama does, and then what happens here, with the reason. A test compares this list with what handlers observe
-// on both.
+// Each item says first what sarama does, and then what happens here, with the reason. A test compares this list with what
+// handlers observe on both.
 //
 //   - Panics: A panic of ConsumeClaim, Setup or Cleanup ends the process with sarama. Here it is an error like any other
 //     (ownership.ErrCallback), and so is runtime.Goexit: a defect of one handler must not end the work of all.
-//   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here, if ctx
-//     ended the call, handlers have StopTimeout. If a ConsumeClaim ended it, they have RebalanceTimeout; then the member
-//     leaves, which takes StopTimeout at most. Consume then returns an ownership.ErrStuck. Cleanup is not called
-//     if a ConsumeClaim still runs or no time is left: a process that is asked to stop must be able to stop.
-//   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, sarama's
-//     member leaves the group, and its session ends. Here the member loses that partition (ownership.ErrStuck), and the others
-//     go on.
-//   - Rebalances: With sarama's default strategy each rebalance ends the session, and Consume returns. Here a rebalance ends
-//     the revoked partitions alone, as with cooperative-sticky (KIP-429): what a member keeps need not stop. Setup is not called
-//     again then. So a handler that makes state for its partitions makes it when ConsumeClaim begins: a partition may come
-//     later, or come back after another member has read on in it.
+//   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here, if ctx ended the call, handlers
+//     have StopTimeout. If a ConsumeClaim ended it, they have RebalanceTimeout; then the member leaves, which takes StopTimeout
+//     at most. Consume then returns an ownership.ErrStuck. Cleanup is not called if a ConsumeClaim still runs or no time is left:
+//     a process that is asked to stop must be able to stop.
+//   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, sarama's member
+//     leaves the group, and its session ends. Here the member loses that partition (ownership.ErrStuck), and the others go on.
+//   - Rebalances: With sarama's default strategy each rebalance ends the session, and Consume returns. Here a rebalance ends the
+//     revoked partitions alone, as with cooperative-sticky (KIP-429): what a member keeps need not stop. Setup is not called
+//     again then. So a handler that makes state for its partitions makes it when ConsumeClaim begins: a partition may come later,
+//     or come back after another member has read on in it.
 //   - Claims in Setup: With sarama they are claimed. Here they are about to be: a former owner may still be at work, and
 //     ConsumeClaim is called when it has finished. Setup need not wait for other members.
 //   - Sessions that fail quickly: sarama begins the next session at once. Here, if a handler or Setup has ended a session, the
 //     next one begins at the earliest one second after the failed one began: a session that fails at once must not keep the
 //     members busy. A ConsumeClaim that returns within that second is reported at once. It ends its session when the second is
 //     over, so that the other partitions are consumed meanwhile.
-//   - The error of the context: When ConsumeClaim or Cleanup returns the error of a context that has ended, sarama sends it
-//     to Errors. Here it is no error: the handler did what it was asked to. Consume still returns such an error of Cleanup.
-//   - The last commit: sarama commits after Cleanup, for all partitions. Here each partition is committed when its
-//     ConsumeClaim has returned. If it is revoked or the member leaves, it is then released, so that its next owner need not
-//     wait for the slowest handler; Cleanup comes after all. A mark made after ConsumeClaim has returned is stored in two
-//     cases: (1) a ConsumeClaim has ended the call; (2) AutoCommit is off and the member leaves, until half of the smaller of
-//     StopTimeout and RebalanceTimeout. In all other cases mark before ConsumeClaim returns.
-//   - Start positions: sarama stores nothing before the first mark, and InitialOffset may be OffsetOldest or OffsetNewest.
-//     Here InitialOffset is an offset, and it is committed before the first message is handed out, so that where a partition
-//     starts is not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without. A Commit
-//     in Setup does not store it: the partition may be another member's then. If the partition goes to another member before
-//     it is opened, the mark has no effect.
-//   - Metadata: sarama stores the text of a mark as it is. Here this package puts a prefix before it, which has
-//     the topic's id and the owner's token; see Overview.
-//   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits
-//     without limit hides a mistake.
-//   - A context that has ended before: Consume of sarama returns its error. Here it returns nil, as when the context ends
-//     later: a normal stop is no error.
-//   - A Setup that fails: sarama's member stays in the group until Kafka misses it, and its partitions wait. Here it stays
-//     for the timeout of its ZooKeeper session, gives up what others are to have meanwhile, and then leaves.
-//   - Where to start: sarama starts a partition without a committed offset where Offsets.Initial says, by default at its
-//     end. Here Options.From says where, by default at the first message: nothing may be lost.
+//   - The error of the context: When ConsumeClaim or Cleanup returns the error of a context that has ended, sarama sends it to
+//     Errors. Here it is no error: the handler did what it was asked to. Consume still returns such an error of Cleanup.
+//   - The last commit: sarama commits after Cleanup, for all partitions. Here each partition is committed when its ConsumeClaim
+//     has returned. If it is revoked or the member leaves, it is then released, so that its next owner need not wait for the
+//     slowest handler; Cleanup comes after all. A mark made after ConsumeClaim has returned is stored in two cases: (1) a
+//     ConsumeClaim has ended the call; (2) AutoCommit is off and the member leaves, until half of the smaller of StopTimeout and
+//     RebalanceTimeout. In all other cases mark before ConsumeClaim returns.
+//   - Start positions: sarama stores nothing before the first mark, and InitialOffset may be OffsetOldest or OffsetNewest. Here
+//     InitialOffset is an offset, and it is committed before the first message is handed out, so that where a partition starts is
+//     not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without. A Commit in Setup
+//     does not store it: the partition may be another member's then. If the partition goes to another member before it is opened,
+//     the mark has no effect.
+//   - Metadata: sarama stores the text of a mark as it is. Here this package puts a prefix before it, which has the topic's id
+//     and the owner's token; see Overview.
+//   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits without
+//     limit hides a mistake.
+//   - A context that has ended before: Consume of sarama returns its error. Here it returns nil, as when the context ends later:
+//     a normal stop is no error.
+//   - A Setup that fails: sarama's member stays in the group until Kafka misses it, and its partitions wait. Here it stays for
+//     the timeout of its ZooKeeper session, gives up what others are to have meanwhile, and then leaves.
+//   - Where to start: sarama starts a partition without a committed offset where Offsets.Initial says, by default at its end.
+//     Here Options.From says where, by default at the first message: nothing may be lost.
 //   - New partitions: With OffsetNewest sarama starts at the end of a partition that was added to the topic. Here Latest means
 //     its first message then: all its messages were written after the group had started.
 //   - Positions that Kafka does not have: sarama continues where Offsets.Initial says, without an error, and keeps a stored
@@ -274,32 +232,29 @@
 //     committed; with ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
 //   - Deleted topics: sarama's session ends, and Consume returns an error sooner or later. Here the topic is reported
 //     (ErrTopicMissing), and its partitions wait for it to be created again; other topics go on.
-//   - Lost memberships: When Kafka forgets a member, sarama's session ends, and Consume returns nil. Here the member joins
-//     again by itself: its partitions are closed and opened again in the same session, and that is reported. A session ends
-//     with sarama.ErrSessionHeartbeatFailed only when the member can't join again.
-//   - Kafka out of reach: sarama reports an error for each partition, the session ends, and Consume returns an error. Here
-//     the session goes on, and reads again when Kafka is back; the log says why it waits, every 10 s, and when it has recovered.
-//     The connection to ZooKeeper says who owns what meanwhile.
-//   - Errors that nobody reads: When the channel is full, sarama drops the newest error. Here it drops the oldest, and
-//     counts it: the newest error describes the present state. Close of sarama takes the remaining errors from the channel, and
-//     returns the last. Here it returns nil and leaves the errors to be read.
-//   - Wrapped errors: The Err of a ConsumerError from sarama is often Kafka's error itself. Here it says what failed and
-//     wraps Kafka's error: compare with errors.Is.
-//   - Identity: MemberID is the name that Kafka gave, and GenerationID counts Kafka's generations. Here they are "" and -1,
-//     which Kafka accepts from a client that is no member of a group. Member and Version of Session are the counterparts
-//     (SessionOf).
-//   - Interceptors: sarama calls them again for a message that the handler was not ready to take within MaxProcessingTime.
-//     Here they are called once for each message, right before it enters the channel.
-//   - Messages left in the channel: sarama's channel keeps what it holds when it is closed. Here it is emptied when the
-//     partition is revoked or lost: it may be another member's by then.
+//   - Lost memberships: When Kafka forgets a member, sarama's session ends, and Consume returns nil. Here the member joins again
+//     by itself: its partitions are closed and opened again in the same session, and that is reported. A session ends with
+//     sarama.ErrSessionHeartbeatFailed only when the member can't join again.
+//   - Kafka out of reach: sarama reports an error for each partition, the session ends, and Consume returns an error. Here the
+//     session goes on, and reads again when Kafka is back; the log says why it waits, every 10 s, and when it has recovered. The
+//     connection to ZooKeeper says who owns what meanwhile.
+//   - Errors that nobody reads: When the channel is full, sarama drops the newest error. Here it drops the oldest, and counts it:
+//     the newest error describes the present state. Close of sarama takes the remaining errors from the channel, and returns the
+//     last. Here it returns nil and leaves the errors to be read.
+//   - Wrapped errors: The Err of a ConsumerError from sarama is often Kafka's error itself. Here it says what failed and wraps
+//     Kafka's error: compare with errors.Is.
+//   - Identity: MemberID is the name that Kafka gave, and GenerationID counts Kafka's generations. Here they are "" and -1, which
+//     Kafka accepts from a client that is no member of a group. Member and Version of Session are the counterparts (SessionOf).
+//   - Interceptors: sarama calls them again for a message that the handler was not ready to take within MaxProcessingTime. Here
+//     they are called once for each message, right before it enters the channel.
+//   - Messages left in the channel: sarama's channel keeps what it holds when it is closed. Here it is emptied when the partition
+//     is revoked or lost: it may be another member's by then.
 //
-// docs/sarama-config.md says what becomes of each field of Config. The default of some means
-// something else here: Consumer.Offsets.Initial and Group.Rebalance.GroupStrategies have
-// counterparts in [Options], which start at the first message and divide by
-// [allocfn.Balanced]; timeouts of Net are 10 s at most; topics are refreshed once a minute
-// at least, and never created. Other fields that are set and not honoured, such as
-// Consumer.Group.InstanceId and Session.Timeout, are named in one warning that New,
-// NewGroup and NewFromClient log, with what to use instead.
+// docs/sarama-config.md says what becomes of each field of Config. The default of some means something else here:
+// Consumer.Offsets.Initial and Group.Rebalance.GroupStrategies have counterparts in [Options], which start at the first message
+// and divide by [allocfn.Balanced]; timeouts of Net are 10 s at most; topics are refreshed once a minute at least, and never
+// created. Other fields that are set and not honoured, such as Consumer.Group.InstanceId and Session.Timeout, are named in one
+// warning that New, NewGroup and NewFromClient log, with what to use instead.
 //
 // # Metrics
 //
@@ -312,18 +267,18 @@
 //   - why fetches fail, and for how long a partition has not been read,
 //   - whether Kafka can be reached.
 //
-// A partition has series while it is open. The series of a topic stay, at 0 when none of its partitions is open, until
-// Close, or until a topic that patterns have found is in neither Kafka nor the set any more. The time that handlers take is
-// sampled, at most once in 10 ms for each partition. With Run it is the time that the handler takes for a message. With
-// sarama's interfaces nothing shows when a handler has finished with a message. There the time between two receives from
-// Messages is measured, and only while the channel is full: a handler that waits for its messages, as it should, is not
-// measured.
+// A partition has series while it is open. The series of a topic stay, at 0 when none of its partitions is open, until Close, or
+// until a topic that patterns have found is in neither Kafka nor the set any more. The time that handlers take is sampled, at
+// most once in 10 ms for each partition. With Run it is the time that the handler takes for a message. With sarama's interfaces
+// nothing shows when a handler has finished with a message. There the time between two receives from Messages is measured, and
+// only while the channel is full: a handler that waits for its messages, as it should, is not measured.
 //
 // # Status and log
 //
-// [Group.Status] describes the group as the member sees it, in the model of package status: the members; the owner of each partition, since
-// when and why; the offsets of the member's own partitions, and what a partition that is not read yet waits for; the errors that last; and
-// the last changes. [Group.Alive] and [Group.Waiting] are for probes. Package health serves all three over HTTP.
+// [Group.Status] describes the group as the member sees it, in the model of package status: the members; the owner of each
+// partition, since when and why; the offsets of the member's own partitions, and what a partition that is not read yet waits for;
+// the errors that last; and the last changes. [Group.Alive] and [Group.Waiting] are for probes. Package health serves all three
+// over HTTP.
 //
 // The log has the earlier changes. To find why a partition moved, look for its name, such as orders:7:
 //
@@ -331,26 +286,27 @@
 //	level=INFO msg=claimed component=ownership … partition=orders:7 token=… reason="member-gone host-2" previous=host-2
 //	level=INFO msg=opened component=consumer … partition=orders:7 token=… offset=1733 from=committed …
 //
-// A member that gives a partition up logs "revoked", with the next owner, and "released". When more than 16 partitions move in one change,
-// only the line of the change is at Info; those of the partitions are at Debug. The znode of a claim has the reason of the last move too.
+// A member that gives a partition up logs "revoked", with the next owner, and "released". When more than 16 partitions move in
+// one change, only the line of the change is at Info; those of the partitions are at Debug. The znode of a claim has the reason
+// of the last move too.
 //
-// Errors are logged by kinds, such as broker, fetch, commit, offsets, metadata and handler: "failed" at once, "still failing" every
-// 10 s with the number of errors since the last line, and "recovered" with the time it took. Errors has each error.
+// Errors are logged by kinds, such as broker, fetch, commit, offsets, metadata and handler: "failed" at once, "still failing"
+// every 10 s with the number of errors since the last line, and "recovered" with the time it took. Errors has each error.
 //
 // # Concurrency
 //
-// All methods of Group, its sessions and claims may be called from any goroutine, except that Close must not be called from
-// the handler or the Observer. Each call of the user's code has a goroutine of its own. A panic, or runtime.Goexit, ends
-// that call and is reported; that of an interceptor is only logged, and the next interceptor is called. ConsumeClaim runs
-// for several partitions at the same time. Setup and Cleanup run while no ConsumeClaim does. The Observer is called for
-// several partitions at the same time. The calls for one partition begin in the order of its events, except that those for
-// Revoking and for the commits after it may begin in either order (see Options.Observer). They may overlap. A call that does
-// not return is reported, and in the end abandoned (see [Group.Consume]). Between two Consume calls of a member that stays
-// only the Observer is called. No call begins after the member has left.
+// All methods of Group, its sessions and claims may be called from any goroutine, except that Close must not be called from the
+// handler or the Observer. Each call of the user's code has a goroutine of its own. A panic, or runtime.Goexit, ends that call
+// and is reported; that of an interceptor is only logged, and the next interceptor is called. ConsumeClaim runs for several
+// partitions at the same time. Setup and Cleanup run while no ConsumeClaim does. The Observer is called for several partitions at
+// the same time. The calls for one partition begin in the order of its events, except that those for Revoking and for the commits
+// after it may begin in either order (see Options.Observer). They may overlap. A call that does not return is reported, and in
+// the end abandoned (see [Group.Consume]). Between two Consume calls of a member that stays only the Observer is called. No call
+// begins after the member has left.
 //
 // Fetches have connections of their own, because a commit on the same connection would wait for a long poll. There are two
-// connections to a broker, each with one goroutine of this package and one of sarama. Consume leaves one goroutine behind,
-// which is not its own: sarama counts fetches by topic in meters of go-metrics, and all meters of a process share one
-// goroutine for ever. A member that stays for the next call keeps its goroutines until it leaves. A Group that NewGroup has
-// made runs its ZooKeeper session until Close has returned.
+// connections to a broker, each with one goroutine of this package and one of sarama. Consume leaves one goroutine behind, which
+// is not its own: sarama counts fetches by topic in meters of go-metrics, and all meters of a process share one goroutine for
+// ever. A member that stays for the next call keeps its goroutines until it leaves. A Group that NewGroup has made runs its
+// ZooKeeper session until Close has returned.
 package consumer

@@ -2,8 +2,7 @@ package consumer
 
 import "sync"
 
-// errorQueue is a channel of errors to which put writes without blocking. When the
-// channel is full, put drops the oldest error.
+// errorQueue is a channel of errors to which put writes without blocking. When the channel is full, put drops the oldest error.
 type errorQueue struct {
 	mu      sync.Mutex
 	ch      chan error

@@ -12,50 +12,44 @@ import (
 )
 
 var (
-	// ErrBusy is returned by [Group.Consume] and [Group.Run] while another call of
-	// them runs on the same Group. A Group is one member; make a second Group for a second one.
+	// ErrBusy is returned by [Group.Consume] and [Group.Run] while another call of them runs on the same Group. A Group is one
+	// member; make a second Group for a second one.
 	ErrBusy = errors.New("consumer: this group is consuming already")
 
-	// ErrTopicMismatch says that a partition was assigned to this member whose topic
-	// the member does not consume, by name or by pattern. The member does not claim the
-	// partition, so nobody consumes it. That happens while members of Python kiel are in
-	// the group, which know no topics, and with allocation functions that do not look at
-	// topics; package allocfn says which these are, and a user's own may be one. In these
-	// cases give all members of the group the same topics.
+	// ErrTopicMismatch says that a partition was assigned to this member whose topic the member does not consume, by name or by
+	// pattern. The member does not claim the partition, so nobody consumes it. That happens while members of Python kiel are in
+	// the group, which know no topics, and with allocation functions that do not look at topics; package allocfn says which these
+	// are, and a user's own may be one. In these cases give all members of the group the same topics.
 	ErrTopicMismatch = errors.New("consumer: assigned a topic that this member does not consume")
 
-	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's
-	// own group protocol are in the group of this name. They and this group's members
-	// would consume the same partitions, so no partition is opened until they have left.
-	// Stop them, or use another group name. With Options.Fence the group does not notice them.
+	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's own group protocol are in the group of this name.
+	// They and this group's members would consume the same partitions, so no partition is opened until they have left. Stop them,
+	// or use another group name. With Options.Fence the group does not notice them.
 	ErrGroupInUse = offsets.ErrGroupInUse
 
-	// ErrHandler wraps the error or the panic of a handler that ended while its messages were
-	// open. It is the whole error when the handler returned nil. Run returns it, as a
-	// *sarama.ConsumerError; with Options.ReopenPartition it goes to Errors, for Consume too.
-	// A handler that returns because the call ends causes no error.
+	// ErrHandler wraps the error or the panic of a handler that ended while its messages were open. It is the whole error when
+	// the handler returned nil. Run returns it, as a *sarama.ConsumerError; with Options.ReopenPartition it goes to Errors, for
+	// Consume too. A handler that returns because the call ends causes no error.
 	ErrHandler = errors.New("consumer: the handler ended before its partition was revoked")
 
-	// ErrRecreated says that a topic was deleted and created again under the
-	// same name. Its partitions are opened anew, at the earliest message.
+	// ErrRecreated says that a topic was deleted and created again under the same name. Its partitions are opened anew, at the
+	// earliest message.
 	ErrRecreated = offsets.ErrRecreated
 
-	// ErrTopicMissing says that a topic which this member consumes is not in Kafka any more.
-	// It is reported once. The topic's partitions wait until it is created again, which is
-	// logged. Meanwhile nothing else is reported about them.
+	// ErrTopicMissing says that a topic which this member consumes is not in Kafka any more. It is reported once. The topic's
+	// partitions wait until it is created again, which is logged. Meanwhile nothing else is reported about them.
 	ErrTopicMissing = errors.New("consumer: Kafka does not have the topic any more")
 
-	// ErrTopicInUse is returned by [Group.RemoveTopic] while a member asks for the topic by
-	// its name, or may. The text names the member. It is allocator's error.
+	// ErrTopicInUse is returned by [Group.RemoveTopic] while a member asks for the topic by its name, or may. The text names the
+	// member. It is allocator's error.
 	ErrTopicInUse = allocator.ErrTopicInUse
 
-	// ErrTopicNotInSet is returned by [Group.RemoveTopic] for a topic of which the group's
-	// set has no partition. It is allocator's error.
+	// ErrTopicNotInSet is returned by [Group.RemoveTopic] for a topic of which the group's set has no partition. It is
+	// allocator's error.
 	ErrTopicNotInSet = allocator.ErrTopicNotInSet
 
-	// ErrOffsetReset says that Kafka does not have the position of a partition, or that an
-	// unclean leader election has truncated the log below the position. The text says
-	// where the partition continues.
+	// ErrOffsetReset says that Kafka does not have the position of a partition, or that an unclean leader election has truncated
+	// the log below the position. The text says where the partition continues.
 	ErrOffsetReset = errors.New("consumer: the log does not have the position")
 )
 

@@ -9,8 +9,7 @@ import (
 // EventKind is the kind of an event, as in the event log.
 type EventKind string
 
-// The kinds of events. Opened, Message and Committed are this package's, all
-// others are ownership's.
+// The kinds of events. Opened, Message and Committed are this package's, all others are ownership's.
 const (
 	Joined    EventKind = "joined"    // the member znode was created
 	Snapshot  EventKind = "snapshot"  // this member acts on a new mapping
@@ -25,8 +24,7 @@ const (
 	Left      EventKind = "left"      // the member has left
 )
 
-// Event is something that happened to this member. Fields that do not apply to the
-// kind are zero.
+// Event is something that happened to this member. Fields that do not apply to the kind are zero.
 type Event struct {
 	Kind      EventKind
 	Topic     string
@@ -37,13 +35,11 @@ type Event struct {
 	Session   int64  // the id of the ZooKeeper session; 0 in Opened, Message and Committed
 	Err       error  // the reason of Lost, Untrusted and Left
 
-	// Since is when trust ended (Untrusted). In Committed it is the last time, before the
-	// answer came, at which the claim still allowed to store the offset: the write of the
-	// request, or a later write of another request.
+	// Since is when trust ended (Untrusted). In Committed it is the last time, before the answer came, at which the claim still
+	// allowed to store the offset: the write of the request, or a later write of another request.
 	Since time.Time
 
-	// Reason is why an event of ownership happened; Joined has none. In Claimed and Revoking it is
-	// why the partition moves.
+	// Reason is why an event of ownership happened; Joined has none. In Claimed and Revoking it is why the partition moves.
 	Reason status.Reason
 	// Previous is the owner before (Claimed), "" when this member does not know it.
 	Previous string

@@ -15,9 +15,9 @@ import (
 	"github.com/kielgo/kiel/consumer"
 )
 
-// A whole program that writes an invoice for each order, exactly once for readers with sarama.ReadCommitted. An invoice
-// and the offset of its order are committed in one transaction. The partition's producer is made by Fence, before the offset is
-// read that the partition starts at: a former owner commits nothing from then on. docs/transactions.md says more.
+// A whole program that writes an invoice for each order, exactly once for readers with sarama.ReadCommitted. An invoice and the
+// offset of its order are committed in one transaction. The partition's producer is made by Fence, before the offset is read that
+// the partition starts at: a former owner commits nothing from then on. docs/transactions.md says more.
 func ExampleGroup_Consume_transactions() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -27,8 +27,8 @@ func (r *rig) storeForeign(p kiel.Partition, offset int64) {
 	r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: offset}})
 }
 
-// The position is read when Fence has returned, so commits of a former owner until then count. With Fence a stored offset
-// is never committed again: not at the opening, not later, not at the release.
+// The position is read when Fence has returned, so commits of a former owner until then count. With Fence a stored offset is
+// never committed again: not at the opening, not later, not at the release.
 func TestFenceComesBeforeThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))

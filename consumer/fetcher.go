@@ -10,8 +10,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// kafkaFetcher reads from Kafka on connections of its own. It asks another client for the
-// leaders of partitions.
+// kafkaFetcher reads from Kafka on connections of its own. It asks another client for the leaders of partitions.
 type kafkaFetcher struct {
 	reading *fetch.Fetcher
 	dialer  *kafkaconn.Dialer

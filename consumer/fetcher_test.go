@@ -9,8 +9,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// A leader that names a follower to fetch from (KIP-392) sends no messages itself. So the follower must be found even if it started,
-// or moved to another address, after the fetcher had connected. Otherwise the partition is not read any more.
+// A leader that names a follower to fetch from (KIP-392) sends no messages itself. So the follower must be found even if it
+// started, or moved to another address, after the fetcher had connected. Otherwise the partition is not read any more.
 func TestFollowerThatComesLater(t *testing.T) {
 	for _, name := range []string{"new", "moved"} {
 		t.Run(name, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// finder asks Kafka for the names of all topics. It has a client of its own, which keeps the metadata of all topics. The other clients
-// keep those of the consumed topics only.
+// finder asks Kafka for the names of all topics. It has a client of its own, which keeps the metadata of all topics. The other
+// clients keep those of the consumed topics only.
 type finder struct {
 	connect func() (sarama.Client, error)
 
@@ -44,7 +44,8 @@ func (f *finder) topics() ([]string, error) {
 	return f.client.Topics()
 }
 
-// ofSomeTopics returns whether err concerns single topics: they have no leader, or ACLs refuse them. The other topics are described.
+// ofSomeTopics returns whether err concerns single topics: they have no leader, or ACLs refuse them. The other topics are
+// described.
 func ofSomeTopics(err error) bool {
 	return errors.Is(err, sarama.ErrLeaderNotAvailable) || errors.Is(err, sarama.ErrReplicaNotAvailable) || errors.Is(err, sarama.ErrTopicAuthorizationFailed)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// gauges reads the state of a Group at each scrape. A partition has series while it is open. A topic has series from the first scrape on
-// that finds one of its partitions open.
+// gauges reads the state of a Group at each scrape. A partition has series while it is open. A topic has series from the first
+// scrape on that finds one of its partitions open.
 type gauges struct {
 	group atomic.Pointer[Group] // nil until the Group is made
 
@@ -118,7 +118,8 @@ func (g *gauges) forget(label string) {
 // labels name a partition.
 type labels struct{ topic, partition string }
 
-// labelled returns partitions by their labels. Two partitions may have the same labels if their topics are no UTF-8; it returns one of them.
+// labelled returns partitions by their labels. Two partitions may have the same labels if their topics are no UTF-8; it returns
+// one of them.
 func labelled(open map[kiel.Partition]*Partition) map[labels]*Partition {
 	out := make(map[labels]*Partition, len(open))
 	for id, p := range open {
@@ -130,8 +131,8 @@ func labelled(open map[kiel.Partition]*Partition) map[labels]*Partition {
 // labelOf returns the value of the label topic. Prometheus accepts UTF-8 alone.
 func labelOf(topic string) string { return strings.ToValidUTF8(topic, "?") }
 
-// commitAges returns for how long no offset was stored although a mark waited to be stored, and the age of the oldest mark that is not
-// committed.
+// commitAges returns for how long no offset was stored although a mark waited to be stored, and the age of the oldest mark that
+// is not committed.
 func (g *Group) commitAges(now time.Time) (lastCommit, oldest time.Duration) {
 	m := g.member()
 	if m == nil {

@@ -51,60 +51,47 @@ var _ sarama.ConsumerGroup = (*Group)(nil)
 // Name returns the member's name.
 func (g *Group) Name() string { return g.settings.Name }
 
-// Consume joins the group, adds the partitions of topics to its set, and
-// consumes those that are this member's, until ctx ends or Close is called; then
-// it leaves and returns nil. It blocks all the while. If ctx ended the call, handlers have
-// StopTimeout. If a ConsumeClaim ended it, they have RebalanceTimeout; then the member leaves,
-// which takes StopTimeout at most.
+// Consume joins the group, adds the partitions of topics to its set, and consumes those that are this member's, until ctx ends or
+// Close is called; then it leaves and returns nil. It blocks all the while. If ctx ended the call, handlers have StopTimeout. If
+// a ConsumeClaim ended it, they have RebalanceTimeout; then the member leaves, which takes StopTimeout at most.
 //
-// Consume returns an error when it can't join the group, when the membership is lost for good,
-// and when Setup or Cleanup returns one. A ConsumeClaim, Setup, Cleanup or Observer that has not
-// returned in that time is abandoned, and the error is an ownership.ErrStuck. The same
-// error is returned when an Observer that does not return has made the member leave. While
-// Consume joins, an unreachable Kafka is sarama.ErrOutOfBrokers, and a named topic that does not
-// exist is sarama.ErrUnknownTopicOrPartition. If ZooKeeper can't be reached, Consume waits, and
-// the session's log names the servers.
+// Consume returns an error when it can't join the group, when the membership is lost for good, and when Setup or Cleanup returns
+// one. A ConsumeClaim, Setup, Cleanup or Observer that has not returned in that time is abandoned, and the error is an
+// ownership.ErrStuck. The same error is returned when an Observer that does not return has made the member leave. While Consume
+// joins, an unreachable Kafka is sarama.ErrOutOfBrokers, and a named topic that does not exist is
+// sarama.ErrUnknownTopicOrPartition. If ZooKeeper can't be reached, Consume waits, and the session's log names the servers.
 //
-// When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the
-// error (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed): at the start
-// at once, later after a minute. The text says what the ACLs must allow. The next call waits
-// until 5 s after the refusal before it joins, so that a loop does not keep the whole group
-// rebalancing.
+// When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the error
+// (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed): at the start at once, later after a minute. The text
+// says what the ACLs must allow. The next call waits until 5 s after the refusal before it joins, so that a loop does not keep
+// the whole group rebalancing.
 //
-// Members of a group may consume different topics; the package's page says what then
-// becomes of a partition, and when all need the same. An entry of topics that begins with ^
-// is a pattern that finds topics, one that begins with !^ excludes some ("Topics by pattern"
-// there). What can't be a topic or a pattern is an error that is kiel.ErrInvalidName.
+// Members of a group may consume different topics; the package's page says what then becomes of a partition, and when all need
+// the same. An entry of topics that begins with ^ is a pattern that finds topics, one that begins with !^ excludes some ("Topics
+// by pattern" there). What can't be a topic or a pattern is an error that is kiel.ErrInvalidName.
 //
-// Call Consume in a loop until ctx ends, as you would call sarama's. A ConsumeClaim that returns while its
-// Messages is open ends the call. The call then returns nil, and the error of ConsumeClaim goes
-// to Errors as a *sarama.ConsumerError. A ConsumeClaim does not end the call when its partition
-// was revoked, lost or created again, nor with Options.ReopenPartition. Setup is called a second
-// after the last Setup at the earliest. A ConsumeClaim that returns earlier ends the call when
-// that second is over.
+// Call Consume in a loop until ctx ends, as you would call sarama's. A ConsumeClaim that returns while its Messages is open ends
+// the call. The call then returns nil, and the error of ConsumeClaim goes to Errors as a *sarama.ConsumerError. A ConsumeClaim
+// does not end the call when its partition was revoked, lost or created again, nor with Options.ReopenPartition. Setup is called
+// a second after the last Setup at the earliest. A ConsumeClaim that returns earlier ends the call when that second is over.
 //
-// When the call ends before ctx does, by a ConsumeClaim or an error of Setup, the member stays in
-// the group and waits for the next call, as sarama's does. Meanwhile its claims remain, the
-// partitions that the plan gives to others are released, new ones are claimed, and nothing is
-// read. A next call with the same topics goes on from there; one with other topics leaves and
-// joins again. When no call comes within the timeout of the ZooKeeper session, the member leaves
-// with a warning in the log. An error of that goes to Errors, and the next call joins again. When
-// the membership is lost while the member waits, the next call returns the error, and the call
-// after it joins again.
+// When the call ends before ctx does, by a ConsumeClaim or an error of Setup, the member stays in the group and waits for the
+// next call, as sarama's does. Meanwhile its claims remain, the partitions that the plan gives to others are released, new ones
+// are claimed, and nothing is read. A next call with the same topics goes on from there; one with other topics leaves and joins
+// again. When no call comes within the timeout of the ZooKeeper session, the member leaves with a warning in the log. An error of
+// that goes to Errors, and the next call joins again. When the membership is lost while the member waits, the next call returns
+// the error, and the call after it joins again.
 //
-// The cause of the session's context says why the session ends: sarama.ErrSessionConsumeClaimExited
-// when a ConsumeClaim has returned, sarama.ErrSessionHeartbeatFailed, with the reason, when the
-// membership is lost for good, else the cause of ctx, or context.Canceled after Close.
+// The cause of the session's context says why the session ends: sarama.ErrSessionConsumeClaimExited when a ConsumeClaim has
+// returned, sarama.ErrSessionHeartbeatFailed, with the reason, when the membership is lost for good, else the cause of ctx, or
+// context.Canceled after Close.
 //
-// Consume calls handler as sarama's cooperative groups do. Setup is called once, when this
-// member has joined. Claims then has the partitions that are this member's or are about to
-// be, and Setup may mark and reset their offsets to say where they start. ConsumeClaim is
-// called for each partition that the member comes to own, on a goroutine of its own, while
-// others go on. Cleanup is called once at the end, when every ConsumeClaim has returned, if
-// that is in time. The package's page says what differs.
+// Consume calls handler as sarama's cooperative groups do. Setup is called once, when this member has joined. Claims then has the
+// partitions that are this member's or are about to be, and Setup may mark and reset their offsets to say where they start.
+// ConsumeClaim is called for each partition that the member comes to own, on a goroutine of its own, while others go on. Cleanup
+// is called once at the end, when every ConsumeClaim has returned, if that is in time. The package's page says what differs.
 //
-// While one call runs, another returns ErrBusy; after Close it returns
-// sarama.ErrClosedConsumerGroup.
+// While one call runs, another returns ErrBusy; after Close it returns sarama.ErrClosedConsumerGroup.
 func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) error {
 	if handler == nil {
 		return errors.New("consumer: handler is nil")
@@ -153,14 +140,14 @@ func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// Close makes the member leave, in a Consume call or between two, waits until it has
-// left and Consume has returned, StopTimeout at most, and closes Errors. It may be
-// called more than once and from anywhere but the handler and the Observer: there Close
-// waits for itself, until that counts as stuck. Errors of leaving are
-// returned by Consume, or sent to Errors when no Consume runs.
+// Close makes the member leave, in a Consume call or between two, waits until it has left and Consume has returned, StopTimeout
+// at most, and closes Errors. It may be called more than once and from anywhere but the handler and the Observer: there Close
+// waits for itself, until that counts as stuck. Errors of leaving are returned by Consume, or sent to Errors when no Consume
+// runs.
 //
-// For a Group that NewGroup has made, Close then ends the session, which takes a few seconds at most. It returns the error with which
-// the session had ended by itself, or an error if the session was closed before the member had left. For other Groups it returns nil.
+// For a Group that NewGroup has made, Close then ends the session, which takes a few seconds at most. It returns the error with
+// which the session had ended by itself, or an error if the session was closed before the member had left. For other Groups it
+// returns nil.
 func (g *Group) Close() error {
 	began := time.Now()
 	g.mu.Lock()
@@ -224,9 +211,8 @@ func (g *Group) open() map[kiel.Partition]*Partition {
 	return nil
 }
 
-// Pause suspends fetching of those of the partitions that are open. Messages
-// fetched before still come. A paused partition that is revoked and comes back
-// is still paused. Like the other three methods it does not block, and moves no partition.
+// Pause suspends fetching of those of the partitions that are open. Messages fetched before still come. A paused partition that
+// is revoked and comes back is still paused. Like the other three methods it does not block, and moves no partition.
 func (g *Group) Pause(partitions map[string][]int32) {
 	open := g.open()
 	for topic, ids := range partitions {

@@ -8,10 +8,11 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// A partition is held when its handler has returned because the session ends, and its claim is kept: the partition is not read, but its
-// tracker stays open until Cleanup has returned. So marks and commits of Cleanup, or of work that Cleanup waits for, are stored. A partition
-// that is revoked for another member is not held, because that member must not wait for the slowest handler. When the member leaves, all
-// partitions are revoked. They are then held only if the program alone commits, because it could not commit in Cleanup otherwise.
+// A partition is held when its handler has returned because the session ends, and its claim is kept: the partition is not read,
+// but its tracker stays open until Cleanup has returned. So marks and commits of Cleanup, or of work that Cleanup waits for, are
+// stored. A partition that is revoked for another member is not held, because that member must not wait for the slowest handler.
+// When the member leaves, all partitions are revoked. They are then held only if the program alone commits, because it could not
+// commit in Cleanup otherwise.
 
 // mayHold returns whether the partition is to be held until Cleanup has returned. Its handler has returned.
 func (o *opening) mayHold() bool {
@@ -49,8 +50,8 @@ func (o *opening) under(ctx context.Context, s *consumeSession) error {
 }
 
 // awaitCleanup waits until Cleanup has returned, or the partition is revoked. When the member leaves, it waits for half of
-// StopTimeout or of RebalanceTimeout at most, whichever is shorter: a handler that does not return must not keep the
-// partitions of the other handlers.
+// StopTimeout or of RebalanceTimeout at most, whichever is shorter: a handler that does not return must not keep the partitions
+// of the other handlers.
 func (o *opening) awaitCleanup(ctx context.Context) {
 	s, m := o.session, o.member
 	if kafkaconn.Await(ctx, s.cleaned) || !s.heldLeaving || m.ctx.Err() == nil {

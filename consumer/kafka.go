@@ -16,9 +16,8 @@ import (
 	"github.com/kielgo/kiel/internal/pause"
 )
 
-// kafka is the Kafka side of a membership. It has two sets of connections: those of
-// client, for commits, offsets and metadata, and those of the fetcher, on which a request
-// would wait for long polls. With patterns the finder makes a third client.
+// kafka is the Kafka side of a membership. It has two sets of connections: those of client, for commits, offsets and metadata,
+// and those of the fetcher, on which a request would wait for long polls. With patterns the finder makes a third client.
 type kafka struct {
 	client  sarama.Client
 	dialer  *kafkaconn.Dialer // opens the connections of client
@@ -28,10 +27,9 @@ type kafka struct {
 	finder  *finder
 }
 
-// newKafka makes the client and starts the fetcher. Both connect when they are used.
-// Everything ends with life; end must be called after that. timeout is that of the ZooKeeper
-// session. newKafka sets the configuration and the dialer of fetching. reach is notified of
-// answers and failures on the connections.
+// newKafka makes the client and starts the fetcher. Both connect when they are used. Everything ends with life; end must be
+// called after that. timeout is that of the ZooKeeper session. newKafka sets the configuration and the dialer of fetching. reach
+// is notified of answers and failures on the connections.
 func newKafka(
 	life context.Context, brokers []string, group string, config *sarama.Config, timeout time.Duration, fetching fetch.Options, reach *kafkaconn.Reach,
 ) (*kafka, error) {
@@ -62,8 +60,7 @@ func newKafka(
 	return k, nil
 }
 
-// abortCommits aborts the connections that carry commits. Bytes that were written and
-// not sent are dropped.
+// abortCommits aborts the connections that carry commits. Bytes that were written and not sent are dropped.
 func (k *kafka) abortCommits() { k.dialer.Abort() }
 
 // end closes all connections and returns when they are closed.
@@ -76,8 +73,8 @@ func (k *kafka) end() {
 	k.dialer.Wait()
 }
 
-// endUntil is end, but abandons connections that are not closed closingGrace after the end of
-// late: the user's dialer may not return.
+// endUntil is end, but abandons connections that are not closed closingGrace after the end of late: the user's dialer may not
+// return.
 func (k *kafka) endUntil(late context.Context) error {
 	late, stop := pause.Outlast(late, closingGrace)
 	defer stop()
@@ -133,8 +130,8 @@ func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 	return infos, nil
 }
 
-// settles returns whether err says that a partition's leader is not known or not ready, which may change until the next attempt. sarama's
-// groups retry after the same errors.
+// settles returns whether err says that a partition's leader is not known or not ready, which may change until the next attempt.
+// sarama's groups retry after the same errors.
 func settles(err error) bool {
 	return slices.ContainsFunc([]error{
 		sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch,

@@ -22,9 +22,9 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// membership is this member in its group, from the Consume call that joins until the member has left. It owns the
-// connections to Kafka, the catalog, the committer, the allocator and the Owner. Each Consume call is a session on it, one
-// at a time. Between two sessions the claims are kept, the plan is followed, and nothing is read.
+// membership is this member in its group, from the Consume call that joins until the member has left. It owns the connections to
+// Kafka, the catalog, the committer, the allocator and the Owner. Each Consume call is a session on it, one at a time. Between
+// two sessions the claims are kept, the plan is followed, and nothing is read.
 type membership struct {
 	group     *Group
 	topics    *topiclist.List
@@ -269,8 +269,8 @@ func (m *membership) lastSession() *consumeSession {
 	return m.current
 }
 
-// watchTrust aborts the connections that carry commits when trust in the session ends,
-// so that no commit in flight arrives after the next owner's commits.
+// watchTrust aborts the connections that carry commits when trust in the session ends, so that no commit in flight arrives after
+// the next owner's commits.
 func (m *membership) watchTrust(ctx context.Context) {
 	for {
 		inc, err := m.group.zk.Incarnation(ctx)
@@ -299,8 +299,7 @@ func (m *membership) begin(s *consumeSession) bool {
 	return true
 }
 
-// detach ends s as the current session. The member leaves if no other session begins within the timeout of the ZooKeeper
-// session.
+// detach ends s as the current session. The member leaves if no other session begins within the timeout of the ZooKeeper session.
 func (m *membership) detach(s *consumeSession) {
 	s.finish()
 	m.mu.Lock()
@@ -340,8 +339,8 @@ func (m *membership) setOpening(s *consumeSession) {
 	}
 }
 
-// sessions yields the sessions under which a partition is to be opened, one after the other, until ctx ends. It waits between
-// two sessions. A session ends only when each loop to which it was yielded has called s.openings.End.
+// sessions yields the sessions under which a partition is to be opened, one after the other, until ctx ends. It waits between two
+// sessions. A session ends only when each loop to which it was yielded has called s.openings.End.
 func (m *membership) sessions(ctx context.Context) iter.Seq[*consumeSession] {
 	return func(yield func(*consumeSession) bool) {
 		for s := m.enter(ctx); s != nil; s = m.enter(ctx) {
@@ -390,8 +389,8 @@ func (m *membership) notifyAsync(e Event, then func()) *usercall.Call {
 	})
 }
 
-// notifyCommitted has the Observer notified that an offset was stored, and then calls
-// observed. It returns false without an Observer.
+// notifyCommitted has the Observer notified that an offset was stored, and then calls observed. It returns false without an
+// Observer.
 func (m *membership) notifyCommitted(s offsets.Committed, observed func()) bool {
 	return m.notifyAsync(Event{
 		Kind: Committed, Topic: s.Partition.Topic, Partition: s.Partition.ID,
@@ -452,8 +451,8 @@ func (m *membership) ownerError(err error) {
 	}
 }
 
-// allocatorError passes an error of the allocator, which is in the log, to the user. It skips topics that no member asks for: they
-// concern nothing that this member consumes.
+// allocatorError passes an error of the allocator, which is in the log, to the user. It skips topics that no member asks for:
+// they concern nothing that this member consumes.
 func (m *membership) allocatorError(_ context.Context, err error) {
 	if !errors.Is(err, allocator.ErrUnwantedTopic) {
 		m.group.pass(err)

@@ -64,7 +64,8 @@ const (
 	fromPlan    = "a mapping that gives the member some of the topic, until one gives it none"
 )
 
-// laterMetrics has the metrics that do not exist from the beginning, from when on they exist, and the values of labels that have few.
+// laterMetrics has the metrics that do not exist from the beginning, from when on they exist, and the values of labels that have
+// few.
 var laterMetrics = map[string]struct {
 	from   string
 	values map[string][]string

@@ -21,8 +21,8 @@ func groupOn(tb testing.TB, reg prometheus.Registerer, name string) (*Group, err
 	return New(zk, []string{"kafka:9092"}, name, Options{Name: "m", Config: testConfig(), Registerer: reg})
 }
 
-// Groups of different names share a registerer. Of two of one name the second is refused until the first was closed, and the error
-// says what to do.
+// Groups of different names share a registerer. Of two of one name the second is refused until the first was closed, and the
+// error says what to do.
 func TestGroupsShareARegisterer(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	made := func(reg prometheus.Registerer, name string) *Group {

@@ -18,15 +18,16 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// NewGroup returns a member of a group that consumes from the Kafka behind brokers, coordinated through a ZooKeeper session of its own,
-// which Close ends. zookeeper are the addresses of the servers, as session.New takes them; Options.Session has what else the session needs.
+// NewGroup returns a member of a group that consumes from the Kafka behind brokers, coordinated through a ZooKeeper session of
+// its own, which Close ends. zookeeper are the addresses of the servers, as session.New takes them; Options.Session has what else
+// the session needs.
 //
-// NewGroup is the one constructor of this package that starts something, and that waits, as sarama.NewConsumerGroup does. It connects to
-// Kafka and asks for metadata: of all topics if Config.Metadata.Full is true. When no broker answers it returns an error that is
-// sarama.ErrOutOfBrokers, after the time and the number of attempts that Config.Net and Config.Metadata allow; Net's timeouts count for
-// 10 s at most. It closes the connection again. Then it starts the session, and does not wait for ZooKeeper. Consume waits for ZooKeeper,
-// and returns the error if the session ends by itself, for example for refused credentials (session.ErrAuthFailed). When NewGroup returns
-// an error, nothing runs.
+// NewGroup is the one constructor of this package that starts something, and that waits, as sarama.NewConsumerGroup does. It
+// connects to Kafka and asks for metadata: of all topics if Config.Metadata.Full is true. When no broker answers it returns an
+// error that is sarama.ErrOutOfBrokers, after the time and the number of attempts that Config.Net and Config.Metadata allow;
+// Net's timeouts count for 10 s at most. It closes the connection again. Then it starts the session, and does not wait for
+// ZooKeeper. Consume waits for ZooKeeper, and returns the error if the session ends by itself, for example for refused
+// credentials (session.ErrAuthFailed). When NewGroup returns an error, nothing runs.
 func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group, err error) {
 	opts.Session.Logger = cmp.Or(opts.Session.Logger, opts.Logger)
 	if opts.Registerer != nil {
@@ -59,10 +60,9 @@ func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group
 	return g, nil
 }
 
-// New returns a member of a group that consumes from the Kafka behind brokers,
-// coordinated through s. session.Start has started s, or the caller runs it. New checks
-// its arguments, does no I/O and starts nothing. Several members, of different groups,
-// may share a session; Close does not end it. New ignores Options.Session.
+// New returns a member of a group that consumes from the Kafka behind brokers, coordinated through s. session.Start has started
+// s, or the caller runs it. New checks its arguments, does no I/O and starts nothing. Several members, of different groups, may
+// share a session; Close does not end it. New ignores Options.Session.
 func New(s *session.Session, brokers []string, group string, opts Options) (*Group, error) {
 	set, err := newSettings(brokers, group, opts)
 	if err != nil {
@@ -71,10 +71,11 @@ func New(s *session.Session, brokers []string, group string, opts Options) (*Gro
 	return newGroup(s, brokers, group, set)
 }
 
-// NewFromClient is New for programs that have a sarama.Client. The Group uses the client's configuration, so Options.Config must be nil, and
-// connects first to the brokers that the client knows. The Group makes connections of its own, because it aborts connections at times. It
-// never closes client, and does not use it after NewFromClient has returned. For a closed client the error is sarama.ErrClosedClient. A
-// client that has not asked Kafka for anything yet begins to connect to one of its brokers; NewFromClient does not wait for that.
+// NewFromClient is New for programs that have a sarama.Client. The Group uses the client's configuration, so Options.Config must
+// be nil, and connects first to the brokers that the client knows. The Group makes connections of its own, because it aborts
+// connections at times. It never closes client, and does not use it after NewFromClient has returned. For a closed client the
+// error is sarama.ErrClosedClient. A client that has not asked Kafka for anything yet begins to connect to one of its brokers;
+// NewFromClient does not wait for that.
 func NewFromClient(s *session.Session, client sarama.Client, group string, opts Options) (*Group, error) {
 	switch {
 	case client == nil:
@@ -136,7 +137,8 @@ func (g *Group) showParts() error {
 	return err
 }
 
-// startSession runs zk until end is called. end waits for the holders of zk, for limit at most, and returns the error of zk's Close.
+// startSession runs zk until end is called. end waits for the holders of zk, for limit at most, and returns the error of zk's
+// Close.
 func startSession(life context.Context, zk *session.Session) (end func(limit time.Duration) error) {
 	ran := make(chan struct{})
 	go func() {

@@ -18,8 +18,8 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// The first and the longest wait between two attempts to open a partition. The same waits
-// separate openings whose reading ends by itself.
+// The first and the longest wait between two attempts to open a partition. The same waits separate openings whose reading ends by
+// itself.
 const (
 	openBackoff    = 100 * time.Millisecond
 	maxOpenBackoff = 5 * time.Second
@@ -40,9 +40,8 @@ type reportedError struct{ error }
 func (e reportedError) Unwrap() error   { return e.error }
 func (reportedError) Is(err error) bool { return err == errReported }
 
-// own is the handler that ownership calls with a claim. It consumes the partition under one
-// session after the other until ctx ends, when the partition is revoked or lost. ownership
-// releases the claim when own has returned.
+// own is the handler that ownership calls with a claim. It consumes the partition under one session after the other until ctx
+// ends, when the partition is revoked or lost. ownership releases the claim when own has returned.
 func (m *membership) own(ctx context.Context, h holder) error {
 	o := opening{member: m, claim: h, tp: kiel.Partition{Topic: h.Topic(), ID: h.Partition()}, since: time.Now()}
 	o.prevTopicID, o.prevPartitions = m.catalog.id(o.tp.Topic), m.catalog.count(o.tp.Topic) // the topic may be missing now
@@ -57,9 +56,8 @@ func (m *membership) own(ctx context.Context, h holder) error {
 	return nil
 }
 
-// repeat opens the partition again and again until ctx ends or the session closes its
-// partitions. With Options.ReopenPartition it returns an errReported when the handler has
-// returned by itself: ownership logs that error, and calls own again after a pause.
+// repeat opens the partition again and again until ctx ends or the session closes its partitions. With Options.ReopenPartition it
+// returns an errReported when the handler has returned by itself: ownership logs that error, and calls own again after a pause.
 func (o *opening) repeat(ctx context.Context) error {
 	ctx, stop := o.session.within(ctx)
 	defer stop()
@@ -91,7 +89,8 @@ func (o *opening) repeat(ctx context.Context) error {
 	return nil
 }
 
-// worthReporting returns whether a failure is to be reported here. The other failures are reported elsewhere, or by the next attempt.
+// worthReporting returns whether a failure is to be reported here. The other failures are reported elsewhere, or by the next
+// attempt.
 func (o *opening) worthReporting(ctx context.Context, err error) bool {
 	switch {
 	case err == nil, errors.Is(err, offsets.ErrLost), errors.Is(err, ownership.ErrLost), errors.Is(err, ErrRecreated), errors.Is(err, ErrTopicMissing):
@@ -199,8 +198,7 @@ func (o *opening) noteFailure(err error) {
 	o.failure.Store(new(err.Error()))
 }
 
-// run opens the partition, and returns why the partition closed again. The caller ignores
-// the error if ctx has ended.
+// run opens the partition, and returns why the partition closed again. The caller ignores the error if ctx has ended.
 func (o *opening) run(ctx context.Context) error {
 	start, err := o.position(ctx)
 	if err != nil {
@@ -263,17 +261,16 @@ func (o *opening) consume(ctx context.Context, s source, start int64) error {
 	return ended
 }
 
-// awaitNotified waits for a call of the Observer when the partition is closed, for
-// offsets.SettleTimeout at most, within the claim's lifetime. The last commit has a time of
-// its own after that, so that a slow Observer does not use it up.
+// awaitNotified waits for a call of the Observer when the partition is closed, for offsets.SettleTimeout at most, within the
+// claim's lifetime. The last commit has a time of its own after that, so that a slow Observer does not use it up.
 func (o *opening) awaitNotified(call *usercall.Call) {
 	ctx, cancel := context.WithTimeoutCause(o.claim.Context(), offsets.SettleTimeout, offsets.ErrLate)
 	defer cancel()
 	kafkaconn.Await(ctx, call.Returned())
 }
 
-// callHandler calls the handler, which may run as long as the partition is owned.
-// A panic is an error of the handler like any other. It does not end the process.
+// callHandler calls the handler, which may run as long as the partition is owned. A panic is an error of the handler like any
+// other. It does not end the process.
 func (o *opening) callHandler(owned context.Context, p *Partition) error {
 	o.inUser.Store(true)
 	defer o.inUser.Store(false)
@@ -292,9 +289,8 @@ func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc,
 	return p
 }
 
-// announce calls the interceptors with a message that is about to be handed out, and
-// notifies the Observer of the message. It returns false if p's context or trust ended
-// before these calls returned.
+// announce calls the interceptors with a message that is about to be handed out, and notifies the Observer of the message. It
+// returns false if p's context or trust ended before these calls returned.
 func (o *opening) announce(p *Partition, m *sarama.ConsumerMessage) bool {
 	if len(o.member.interceptors) > 0 && (!p.mayHandOut() || !kafkaconn.Await(p.ctx, o.member.intercept(m).Returned())) {
 		return false
@@ -320,8 +316,8 @@ func typeOf(i sarama.ConsumerInterceptor) string {
 	return reflect.TypeOf(i).String()
 }
 
-// intercept calls the user's interceptors with a message that is about to be handed out. A
-// panic of an interceptor is logged and has no other effect, as with sarama.
+// intercept calls the user's interceptors with a message that is about to be handed out. A panic of an interceptor is logged and
+// has no other effect, as with sarama.
 func (m *membership) intercept(msg *sarama.ConsumerMessage) *usercall.Call {
 	return m.users.Go(usercall.Callback{Kind: callInterceptor}, func() error {
 		for _, i := range m.interceptors {

@@ -95,7 +95,8 @@ type stumbled struct {
 	where map[kiel.Partition]reached // how far the handler had come when it returned
 }
 
-// reached is how far a handler has come. Messages that wait in a channel count as handed out, so marks, if there are any, say more.
+// reached is how far a handler has come. Messages that wait in a channel count as handed out, so marks, if there are any, say
+// more.
 type reached struct{ handed, marked int64 }
 
 func (p *Partition) reached() reached {
@@ -118,8 +119,8 @@ func (s *stumbled) forget(p kiel.Partition) {
 	delete(s.where, p)
 }
 
-// passed removes and returns the partitions whose handlers have got further than where they stumbled. It calls opens, which returns the
-// open partitions, only if a handler has stumbled.
+// passed removes and returns the partitions whose handlers have got further than where they stumbled. It calls opens, which
+// returns the open partitions, only if a handler has stumbled.
 func (s *stumbled) passed(opens func() map[kiel.Partition]*Partition) (ps []kiel.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

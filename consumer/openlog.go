@@ -62,8 +62,8 @@ func newOpenLog(log *slog.Logger) *openLog {
 	return &openLog{log: log, tokens: map[kiel.Partition]int64{}, starts: map[policyStart]*someStarts{}}
 }
 
-// opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting returns maxLines
-// at most. waiting returns how many partitions of the plan are to be opened, and is called once for each plan.
+// opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting
+// returns maxLines at most. waiting returns how many partitions of the plan are to be opened, and is called once for each plan.
 func (l *openLog) opened(p kiel.Partition, claim holder, waiting func() int, args ...any) {
 	log := l.log.Debug
 	if l.isLoud(p, claim, waiting) {

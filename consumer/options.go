@@ -28,12 +28,11 @@ import (
 type From int
 
 const (
-	// Earliest starts at the first message that Kafka still has. It is the
-	// default, because nothing may be lost; sarama's own default is the end.
+	// Earliest starts at the first message that Kafka still has. It is the default, because nothing may be lost; sarama's own
+	// default is the end.
 	Earliest From = iota
-	// Latest starts at the end of the partition as it is when the partition is
-	// opened for the first time; at the first message if the topic got the partition
-	// after the group had started on it.
+	// Latest starts at the end of the partition as it is when the partition is opened for the first time; at the first message if
+	// the topic got the partition after the group had started on it.
 	Latest
 )
 
@@ -51,141 +50,116 @@ func (f From) String() string {
 
 // Options of a [Group]. The zero value works.
 type Options struct {
-	// Name is the member's name in the group: letters, digits and "._:-", at
-	// most 249 of them, unique in the group. "" is host:pid-xxxxxxxx, with a
-	// random end. While another process has the name, Consume waits, and the log and Errors
-	// say so. The znode of a dead process disappears within [session.Options].MaxSessionTimeout
-	// and a few seconds. If the znode still exists then, Consume returns a party.ErrNameTaken.
+	// Name is the member's name in the group: letters, digits and "._:-", at most 249 of them, unique in the group. "" is
+	// host:pid-xxxxxxxx, with a random end. While another process has the name, Consume waits, and the log and Errors say so. The
+	// znode of a dead process disappears within [session.Options].MaxSessionTimeout and a few seconds. If the znode still exists
+	// then, Consume returns a party.ErrNameTaken.
 	Name string
 
-	// Config is sarama's configuration: security, client id, protocol version,
-	// fetch sizes, interceptors, isolation level. It is copied and never
-	// written to. nil is sarama.NewConfig with client id "kiel" and version
-	// 3.6. docs/sarama-config.md says how each field is used. One warning names the
-	// fields that are set and not honoured.
+	// Config is sarama's configuration: security, client id, protocol version, fetch sizes, interceptors, isolation level. It is
+	// copied and never written to. nil is sarama.NewConfig with client id "kiel" and version 3.6. docs/sarama-config.md says how
+	// each field is used. One warning names the fields that are set and not honoured.
 	Config *sarama.Config
 
 	// From is where a partition without a committed offset starts.
 	From From
 
-	// Func is the allocation function of this member, AlsoFuncs are others that
-	// it can run, after Func in order of preference, for changing the function of a
-	// running group. The zero Func is [allocfn.Balanced], and then
-	// [allocfn.RoundRobin], which members of Python kiel run, is put behind
-	// AlsoFuncs. With a function that does not look at topics, such as
+	// Func is the allocation function of this member, AlsoFuncs are others that it can run, after Func in order of preference,
+	// for changing the function of a running group. The zero Func is [allocfn.Balanced], and then [allocfn.RoundRobin], which
+	// members of Python kiel run, is put behind AlsoFuncs. With a function that does not look at topics, such as
 	// [allocfn.CoPartitioned], all members need the same topics ([ErrTopicMismatch]).
 	Func      allocfn.Func
 	AlsoFuncs []allocfn.Func
-	// PythonFunc is the ID of the function that members of Python kiel run; "" is
-	// "roundrobin/1".
+	// PythonFunc is the ID of the function that members of Python kiel run; "" is "roundrobin/1".
 	PythonFunc string
 
-	// Weight is this member's share compared with others', at most [allocator.MaxWeight],
-	// if the group's function looks at weights, as [allocfn.Balanced] and
-	// [allocfn.TopicBalanced] do. 0 is 1, so give a weight to all members or to none:
-	// beside members of weight 100 one without gets next to nothing.
+	// Weight is this member's share compared with others', at most [allocator.MaxWeight], if the group's function looks at
+	// weights, as [allocfn.Balanced] and [allocfn.TopicBalanced] do. 0 is 1, so give a weight to all members or to none: beside
+	// members of weight 100 one without gets next to nothing.
 	Weight int
 
-	// Zone is where this member runs, in the words of the brokers' broker.rack. A
-	// member in a zone gets partitions whose preferred leader is in that zone, as far
-	// as shares allow, if the group's function looks at zones, as [allocfn.Balanced]
-	// and [allocfn.TopicBalanced] do. The member also writes for the group in which zones
-	// the partitions are, as Kafka says, if the brokers have racks. The package's page
-	// says more. "" is Config.RackID; if that is empty too, the member is in no zone.
+	// Zone is where this member runs, in the words of the brokers' broker.rack. A member in a zone gets partitions whose
+	// preferred leader is in that zone, as far as shares allow, if the group's function looks at zones, as [allocfn.Balanced] and
+	// [allocfn.TopicBalanced] do. The member also writes for the group in which zones the partitions are, as Kafka says, if the
+	// brokers have racks. The package's page says more. "" is Config.RackID; if that is empty too, the member is in no zone.
 	Zone string
 
-	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition was revoked, or its
-	// session has ended. After a revocation the partition is then lost. After the end of a session
-	// that a ConsumeClaim ended, the member leaves, which takes StopTimeout at most, and Consume returns
-	// an ownership.ErrStuck. If ctx ended the call, handlers have StopTimeout. When ConsumeClaim has returned
-	// in time, closing the partition may take 20 s more while Kafka does not answer the last
-	// commit. 0 is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
+	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition was revoked, or its session has ended. After a
+	// revocation the partition is then lost. After the end of a session that a ConsumeClaim ended, the member leaves, which takes
+	// StopTimeout at most, and Consume returns an ownership.ErrStuck. If ctx ended the call, handlers have StopTimeout. When
+	// ConsumeClaim has returned in time, closing the partition may take 20 s more while Kafka does not answer the last commit. 0
+	// is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
 	RebalanceTimeout time.Duration
 
-	// StopTimeout is how long leaving the group may take. A 20th of it, half a
-	// second at most, is kept for Cleanup. 0 is 30 s.
+	// StopTimeout is how long leaving the group may take. A 20th of it, half a second at most, is kept for Cleanup. 0 is 30 s.
 	StopTimeout time.Duration
 
-	// CommitInterval is how often marked offsets are committed. 0 is
-	// Config.Consumer.Offsets.AutoCommit.Interval, 1 s unless changed. It has no
-	// effect when AutoCommit.Enable is false.
+	// CommitInterval is how often marked offsets are committed. 0 is Config.Consumer.Offsets.AutoCommit.Interval, 1 s unless
+	// changed. It has no effect when AutoCommit.Enable is false.
 	CommitInterval time.Duration
 
-	// Window is how many messages of a partition may be handed out from the oldest one
-	// on that is not marked, once [Partition.Done] was called for it. 0 is 10,000. A
-	// batch counts as its messages.
+	// Window is how many messages of a partition may be handed out from the oldest one on that is not marked, once
+	// [Partition.Done] was called for it. 0 is 10,000. A batch counts as its messages.
 	Window int
 
-	// BufferBytes bounds the buffers of all partitions of this member together, in bytes.
-	// Answers to requests in flight count in advance; the package's page says what comes
-	// on top. Each open partition has an equal share. 0 is 64 MiB.
+	// BufferBytes bounds the buffers of all partitions of this member together, in bytes. Answers to requests in flight count in
+	// advance; the package's page says what comes on top. Each open partition has an equal share. 0 is 64 MiB.
 	BufferBytes int
 
-	// ReopenPartition says what happens when a handler, a ConsumeClaim or a function given to
-	// Run, returns while its messages are open. false ends the call, as in a group of sarama:
-	// all partitions are closed, their marks are committed, and the next call opens them
-	// again. true closes that partition alone: its marks are committed, the partition is
-	// released, and the error goes to Errors ([ErrHandler]). After a pause, which grows from
-	// failure to failure, the partition is claimed and opened again. Other partitions go on.
+	// ReopenPartition says what happens when a handler, a ConsumeClaim or a function given to Run, returns while its messages are
+	// open. false ends the call, as in a group of sarama: all partitions are closed, their marks are committed, and the next call
+	// opens them again. true closes that partition alone: its marks are committed, the partition is released, and the error goes
+	// to Errors ([ErrHandler]). After a pause, which grows from failure to failure, the partition is claimed and opened again.
+	// Other partitions go on.
 	ReopenPartition bool
 
-	// Fence, when not nil, is called each time a partition is opened: after the partition was
-	// claimed, before its committed offset is read. It is for programs that commit offsets in
-	// Kafka's transactions. Fence makes the producer with the partition's transactional id. Kafka
-	// then ends the transaction of the producer before, a former owner's, and refuses what that one
-	// sends later. So no former owner changes the offset after it is read. docs/transactions.md has the
-	// recipe, and an example is the whole program.
+	// Fence, when not nil, is called each time a partition is opened: after the partition was claimed, before its committed
+	// offset is read. It is for programs that commit offsets in Kafka's transactions. Fence makes the producer with the
+	// partition's transactional id. Kafka then ends the transaction of the producer before, a former owner's, and refuses what
+	// that one sends later. So no former owner changes the offset after it is read. docs/transactions.md has the recipe, and an
+	// example is the whole program.
 	//
-	// With Fence the group commits marks, if you make any, and with From = Latest the start position
-	// that the policy has chosen. It commits nothing else. So mark nothing, and set
-	// Config.Consumer.Offsets.AutoCommit.Enable to false. ErrGroupInUse is not noticed then.
-	// Config.Version must be 2.5 or newer.
+	// With Fence the group commits marks, if you make any, and with From = Latest the start position that the policy has chosen.
+	// It commits nothing else. So mark nothing, and set Config.Consumer.Offsets.AutoCommit.Enable to false. ErrGroupInUse is not
+	// noticed then. Config.Version must be 2.5 or newer.
 	//
-	// Fence is called for several partitions at the same time. ctx ends when the partition is revoked
-	// or lost, or when the session ends; from then on Fence has RebalanceTimeout to return, like a
-	// ConsumeClaim. When Fence returns an error or panics, that is reported to Errors, the
-	// partition stays closed, and Fence is called again after a pause. ConsumeClaim does not follow
-	// each Fence, since opening the partition may fail, or end, in between. So a producer may be left
-	// that no ConsumeClaim has taken: close it at the next Fence, and in Cleanup.
+	// Fence is called for several partitions at the same time. ctx ends when the partition is revoked or lost, or when the
+	// session ends; from then on Fence has RebalanceTimeout to return, like a ConsumeClaim. When Fence returns an error or
+	// panics, that is reported to Errors, the partition stays closed, and Fence is called again after a pause. ConsumeClaim does
+	// not follow each Fence, since opening the partition may fail, or end, in between. So a producer may be left that no
+	// ConsumeClaim has taken: close it at the next Fence, and in Cleanup.
 	Fence func(ctx context.Context, topic string, partition int32) error
 
 	// Observer, when not nil, is called with each event of this member.
 	//
-	// For one partition the calls begin in the order in which the events happen. They may
-	// overlap: the call for a message waits for that of the message before, and the call for
-	// a commit for that of the commit before, but the observer may be notified of a commit or
-	// of a change of the claim during the call for a message, and of Revoking during or after
-	// the calls for the commits that follow it. The call for a message returns before the
-	// message is handed out. A call that blocks at Opened, Message or Committed holds up that
-	// partition; at any other event it holds up the whole member.
+	// For one partition the calls begin in the order in which the events happen. They may overlap: the call for a message waits
+	// for that of the message before, and the call for a commit for that of the commit before, but the observer may be notified
+	// of a commit or of a change of the claim during the call for a message, and of Revoking during or after the calls for the
+	// commits that follow it. The call for a message returns before the message is handed out. A call that blocks at Opened,
+	// Message or Committed holds up that partition; at any other event it holds up the whole member.
 	//
-	// The Observer may call Commit, which does not wait for it, and must not call Close. A panic
-	// ends the call; it is logged and goes to Errors, as ownership.ErrCallback. A call that takes
-	// longer than RebalanceTimeout, or than 5 s if that is more, is logged and goes to Errors as an
-	// ownership.ErrStuck; then the member leaves, and Consume returns that error. For Setup,
+	// The Observer may call Commit, which does not wait for it, and must not call Close. A panic ends the call; it is logged and
+	// goes to Errors, as ownership.ErrCallback. A call that takes longer than RebalanceTimeout, or than 5 s if that is more, is
+	// logged and goes to Errors as an ownership.ErrStuck; then the member leaves, and Consume returns that error. For Setup,
 	// Cleanup and the interceptors such a call is only reported.
 	Observer func(Event)
 
-	// Session are the options of the session that NewGroup makes: its timeout, the chroot,
-	// credentials, TLS. Without a Logger of its own the session logs to the group's Logger. Close
-	// waits for the member for the Group's StopTimeout, and not for that of the session. New and
-	// NewFromClient, which are given a session, ignore Session.
+	// Session are the options of the session that NewGroup makes: its timeout, the chroot, credentials, TLS. Without a Logger of
+	// its own the session logs to the group's Logger. Close waits for the member for the Group's StopTimeout, and not for that of
+	// the session. New and NewFromClient, which are given a session, ignore Session.
 	Session session.Options
 
-	// Logger receives the log of the group, those of allocator and ownership
-	// included. Errors of one kind are logged once, then once in 10 s with a count; a line
-	// "recovered" follows when the errors have ended. Events of single partitions are logged at
-	// Info while no more than 16 partitions change at once, and at Debug above that. With nil,
-	// warnings and errors go to slog.Default() and the rest is dropped; a Logger with
-	// slog.DiscardHandler drops all. A session that New or NewFromClient is given has a Logger
-	// of its own.
+	// Logger receives the log of the group, those of allocator and ownership included. Errors of one kind are logged once, then
+	// once in 10 s with a count; a line "recovered" follows when the errors have ended. Events of single partitions are logged at
+	// Info while no more than 16 partitions change at once, and at Debug above that. With nil, warnings and errors go to
+	// slog.Default() and the rest is dropped; a Logger with slog.DiscardHandler drops all. A session that New or NewFromClient is
+	// given has a Logger of its own.
 	Logger *slog.Logger
 
-	// Registerer receives the metrics of the group, those of allocator, ownership and its session
-	// included, with a label "group", from New to Close; Session.Registerer is then not used. nil
-	// registers none. Groups of the same name in one process need a Registerer each, or one that
-	// adds a label, such as prometheus.WrapRegistererWith makes. With the same Registerer the
-	// second New returns an error until the first Group was closed.
+	// Registerer receives the metrics of the group, those of allocator, ownership and its session included, with a label "group",
+	// from New to Close; Session.Registerer is then not used. nil registers none. Groups of the same name in one process need a
+	// Registerer each, or one that adds a label, such as prometheus.WrapRegistererWith makes. With the same Registerer the second
+	// New returns an error until the first Group was closed.
 	Registerer prometheus.Registerer
 }
 
@@ -308,8 +282,7 @@ func (f *faults) checkFuncs(opts Options) {
 	}
 }
 
-// withRoundRobin removes Balanced from also, and appends the function that Python members
-// run unless also has it.
+// withRoundRobin removes Balanced from also, and appends the function that Python members run unless also has it.
 func withRoundRobin(also []allocfn.Func) []allocfn.Func {
 	last, first := allocfn.RoundRobin(), allocfn.Balanced().ID()
 	also = slices.DeleteFunc(also, func(f allocfn.Func) bool { return f.ID() == first })
@@ -319,8 +292,8 @@ func withRoundRobin(also []allocfn.Func) []allocfn.Func {
 	return append(also, last)
 }
 
-// defaultName returns name, or without one a name made from host and process. Characters of
-// the host that a member name may not have are replaced.
+// defaultName returns name, or without one a name made from host and process. Characters of the host that a member name may not
+// have are replaced.
 func defaultName(name string) (string, error) {
 	if name != "" {
 		return name, nil

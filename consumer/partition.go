@@ -24,11 +24,9 @@ import (
 // errUntrusted is the cause with which a handler's context ends when trust in the claim has ended.
 var errUntrusted = error(&worded{"consumer: the claim is not trusted any more", []error{ownership.ErrLost}})
 
-// Partition is an open partition, for the handler given to [Group.Run].
-// Messages and Batches are for one goroutine at a time, which need not be the
-// handler's own; the other methods may be called from any goroutine, also after
-// the handler has returned. A partition that is closed and opened again is
-// another Partition.
+// Partition is an open partition, for the handler given to [Group.Run]. Messages and Batches are for one goroutine at a time,
+// which need not be the handler's own; the other methods may be called from any goroutine, also after the handler has returned. A
+// partition that is closed and opened again is another Partition.
 type Partition struct {
 	ctx       context.Context         //nolint:containedctx // the handler's context
 	end       context.CancelCauseFunc // ends ctx
@@ -42,8 +40,8 @@ type Partition struct {
 	log       *errlog.Log
 	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, because p is closed
 
-	// announce, when not nil, calls the interceptors and the Observer with a message that is
-	// about to be handed out. It returns false if ctx ended before they returned.
+	// announce, when not nil, calls the interceptors and the Observer with a message that is about to be handed out. It returns
+	// false if ctx ended before they returned.
 	announce  func(*sarama.ConsumerMessage) bool
 	notifying atomic.Pointer[usercall.Call] // the Observer's call for the newest message
 
@@ -88,8 +86,7 @@ type partitionMetrics struct {
 	handling, delay prometheus.Observer // nil when the metrics are not registered
 }
 
-// heldBackLimit is how long a full window may hold messages back before a warning
-// is logged.
+// heldBackLimit is how long a full window may hold messages back before a warning is logged.
 const heldBackLimit = 30 * time.Second
 
 // countEvery is how many messages of a batch may be handed out before they are added to the metrics.
@@ -101,27 +98,23 @@ func (p *Partition) Topic() string { return p.id.Topic }
 // ID returns the partition's number in its topic.
 func (p *Partition) ID() int32 { return p.id.ID }
 
-// Token returns the fencing token: it grows with every change of the partition's
-// owner. Give it to a store that can refuse an older one.
+// Token returns the fencing token: it grows with every change of the partition's owner. Give it to a store that can refuse an
+// older one.
 func (p *Partition) Token() int64 { return p.claim.Token() }
 
-// Trusted reports whether the partition surely is this member's at this moment.
-// It reads the clock and costs nanoseconds: ask before each effect on the
-// outside. After a revocation it stays true until the handler has returned, unless
-// the partition is lost meanwhile.
+// Trusted reports whether the partition surely is this member's at this moment. It reads the clock and costs nanoseconds: ask
+// before each effect on the outside. After a revocation it stays true until the handler has returned, unless the partition is
+// lost meanwhile.
 func (p *Partition) Trusted() bool { return p.claim.Trusted() }
 
-// Context returns the lifetime of the claim. It outlives the handler's context
-// after a revocation, so that the handler can finish its current message. Its cause
-// wraps ownership.ErrLost when the partition may be another member's.
+// Context returns the lifetime of the claim. It outlives the handler's context after a revocation, so that the handler can finish
+// its current message. Its cause wraps ownership.ErrLost when the partition may be another member's.
 func (p *Partition) Context() context.Context { return p.claim.Context() }
 
-// Messages returns the messages one after the other, in the order of their
-// offsets. It waits for more messages; the loop ends when the handler's context does.
-// Right before each message the claim is checked, by the clock: no message is handed
-// out if the claim is not trusted at that moment. A second loop begins after the last
-// message of the first. The messages of a batch share memory: a handler that keeps one
-// of them keeps all in memory.
+// Messages returns the messages one after the other, in the order of their offsets. It waits for more messages; the loop ends
+// when the handler's context does. Right before each message the claim is checked, by the clock: no message is handed out if the
+// claim is not trusted at that moment. A second loop begins after the last message of the first. The messages of a batch share
+// memory: a handler that keeps one of them keeps all in memory.
 func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 	return func(yield func(*sarama.ConsumerMessage) bool) {
 		defer p.count()
@@ -134,9 +127,8 @@ func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 	}
 }
 
-// Batches is Messages by batch. A batch has the messages of one answer of a broker, or
-// those of them that are left. The claim is checked once for each batch, right before
-// the batch is handed out. No batch is empty. The handler must not write to the slice.
+// Batches is Messages by batch. A batch has the messages of one answer of a broker, or those of them that are left. The claim is
+// checked once for each batch, right before the batch is handed out. No batch is empty. The handler must not write to the slice.
 func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 	return func(yield func([]sarama.ConsumerMessage) bool) {
 		defer p.count()
@@ -149,8 +141,7 @@ func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 	}
 }
 
-// next returns the next message, or nil when reading has ended. It checks the claim
-// last, after all steps that may take time.
+// next returns the next message, or nil when reading has ended. It checks the claim last, after all steps that may take time.
 func (p *Partition) next() *sarama.ConsumerMessage {
 	c, done := p.current()
 	if c == nil {
@@ -202,8 +193,8 @@ func (p *Partition) nextBatch() []sarama.ConsumerMessage {
 	return rest
 }
 
-// current returns the batch that is being handed out, and how many of its messages were
-// handed out. It returns nil when reading has ended.
+// current returns the batch that is being handed out, and how many of its messages were handed out. It returns nil when reading
+// has ended.
 func (p *Partition) current() (*cursor, int64) {
 	for {
 		if c := p.cursor.Load(); c != nil {
@@ -250,8 +241,7 @@ func (p *Partition) arrived(c *cursor) {
 	p.cursor.Store(c)
 }
 
-// awaitRoom waits until the window has room for the message at offset. It returns
-// false if p's context ended first.
+// awaitRoom waits until the window has room for the message at offset. It returns false if p's context ended first.
 func (p *Partition) awaitRoom(offset int64) bool {
 	room := p.tracker.Room(offset)
 	if room == nil {
@@ -284,8 +274,7 @@ func (p *Partition) awaitRoom(offset int64) bool {
 	return true
 }
 
-// mayHandOut returns whether messages may be handed out now: the claim is trusted, and
-// p's context has not ended.
+// mayHandOut returns whether messages may be handed out now: the claim is trusted, and p's context has not ended.
 func (p *Partition) mayHandOut() bool {
 	if p.ctx.Err() != nil {
 		return false
@@ -300,7 +289,8 @@ func (p *Partition) mayHandOut() bool {
 }
 
 // handlerReturned ends p's context because the handler has returned. If the partition has ended before, the cause is that of the
-// partition's end, even if that end has not reached p's context yet. owned ends when the partition is revoked, or is to be closed.
+// partition's end, even if that end has not reached p's context yet. owned ends when the partition is revoked, or is to be
+// closed.
 func (p *Partition) handlerReturned(owned context.Context) {
 	switch {
 	case p.claim.Context().Err() != nil:
@@ -324,10 +314,9 @@ func (p *Partition) count() {
 	p.handed = counts{}
 }
 
-// Mark marks m and all messages before it. The mark is committed within
-// Options.CommitInterval, and at once when the partition is closed. A mark below
-// an earlier one has no effect, nor has a mark after the partition was closed. Mark
-// does not block. It panics if m is of another partition.
+// Mark marks m and all messages before it. The mark is committed within Options.CommitInterval, and at once when the partition is
+// closed. A mark below an earlier one has no effect, nor has a mark after the partition was closed. Mark does not block. It
+// panics if m is of another partition.
 func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
 	if !p.tracker.Mark(m.Offset+1, "") {
@@ -335,20 +324,18 @@ func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 	}
 }
 
-// Done marks m alone, for handlers that work on several messages of the partition at
-// a time and finish them in any order. The committed position is the offset of the oldest
-// message that is neither marked nor done. Mark still marks all messages before its own.
+// Done marks m alone, for handlers that work on several messages of the partition at a time and finish them in any order. The
+// committed position is the offset of the oldest message that is neither marked nor done. Mark still marks all messages before
+// its own.
 //
-// From the first call of Done on, Options.Window bounds how many messages may be handed
-// out from the oldest unmarked one on. When the window is full, the loop over Messages
-// waits. If the oldest unmarked message does not change for 30 s meanwhile, a warning
+// From the first call of Done on, Options.Window bounds how many messages may be handed out from the oldest unmarked one on. When
+// the window is full, the loop over Messages waits. If the oldest unmarked message does not change for 30 s meanwhile, a warning
 // names it.
 //
-// Done does not block, may be called from any goroutine, and panics if m is of another
-// partition. A handler must wait for its own work before it returns: a Done after the
-// return is not committed. Before the first Done a handler may take 16 million messages, or
-// messages from 65,536 gaps of the log. Then the loop waits, and nothing is committed, until
-// the handler calls Mark for the last of them.
+// Done does not block, may be called from any goroutine, and panics if m is of another partition. A handler must wait for its own
+// work before it returns: a Done after the return is not committed. Before the first Done a handler may take 16 million messages,
+// or messages from 65,536 gaps of the log. Then the loop waits, and nothing is committed, until the handler calls Mark for the
+// last of them.
 func (p *Partition) Done(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
 	if !p.tracker.Done(m.Offset) {
@@ -363,9 +350,9 @@ func (p *Partition) mustOwn(m *sarama.ConsumerMessage) {
 	}
 }
 
-// Commit stores the marked position, and returns when it is stored or refused, or when ctx
-// ends. It returns nil at once if all marks are stored. A refusal goes to Errors, too. When
-// the claim has ended, Commit returns an ownership.ErrLost, which does not go to Errors.
+// Commit stores the marked position, and returns when it is stored or refused, or when ctx ends. It returns nil at once if all
+// marks are stored. A refusal goes to Errors, too. When the claim has ended, Commit returns an ownership.ErrLost, which does not
+// go to Errors.
 func (p *Partition) Commit(ctx context.Context) error {
 	if _, _, dirty := p.tracker.Marked(); !dirty {
 		return nil
@@ -377,15 +364,13 @@ func (p *Partition) Commit(ctx context.Context) error {
 	return err
 }
 
-// HighWatermark returns the offset after the last message that all in-sync replicas
-// have, according to the newest answer of a broker. With ReadCommitted, messages before
-// that offset may not be readable yet.
+// HighWatermark returns the offset after the last message that all in-sync replicas have, according to the newest answer of a
+// broker. With ReadCommitted, messages before that offset may not be readable yet.
 func (p *Partition) HighWatermark() int64 { return p.source.HighWatermark() }
 
-// Lag returns the number of offsets from the next message that the handler gets to the end
-// of the readable messages, and the age of that next message. The age is 0 when there is no
-// such message, when it has no timestamp, or when the broker has not sent it yet. With
-// sarama.ReadCommitted the readable messages end at the first undecided transaction (KIP-98).
+// Lag returns the number of offsets from the next message that the handler gets to the end of the readable messages, and the age
+// of that next message. The age is 0 when there is no such message, when it has no timestamp, or when the broker has not sent it
+// yet. With sarama.ReadCommitted the readable messages end at the first undecided transaction (KIP-98).
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	messages, behind = p.source.Lag()
 	if c := p.cursor.Load(); c != nil {
@@ -396,9 +381,9 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	return messages, behind
 }
 
-// Pause suspends fetching, as [Group.Pause] does. Messages fetched before are still handed
-// out. The pause outlasts the partition's closing. When the partition is opened again, no
-// message is handed out before Resume, of this Partition or of the new one.
+// Pause suspends fetching, as [Group.Pause] does. Messages fetched before are still handed out. The pause outlasts the
+// partition's closing. When the partition is opened again, no message is handed out before Resume, of this Partition or of the
+// new one.
 func (p *Partition) Pause() { p.pauses.set(p.id, true) }
 
 // Resume ends the pause.

@@ -86,8 +86,8 @@ func TestCatalogFindsTopics(t *testing.T) {
 	}
 }
 
-// When Kafka does not answer which topics exist, the catalog asks for the known ones nevertheless. If Kafka does not answer at all,
-// no topic counts as present, so that no topic is added to the set that was removed meanwhile.
+// When Kafka does not answer which topics exist, the catalog asks for the known ones nevertheless. If Kafka does not answer at
+// all, no topic counts as present, so that no topic is added to the set that was removed meanwhile.
 func TestCatalogFindsNoTopics(t *testing.T) {
 	var do kafkaconn.Calls
 	f := &fakeTopics{names: []string{"a"}, infos: map[string]topicInfo{"a": {partitions: []int32{0}}}}

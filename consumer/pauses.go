@@ -6,8 +6,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// pauses has the partitions that the user has paused, open or not, and the sources of the open
-// partitions. Its mutex makes each pause, resume and opening one step.
+// pauses has the partitions that the user has paused, open or not, and the sources of the open partitions. Its mutex makes each
+// pause, resume and opening one step.
 type pauses struct {
 	mu     sync.Mutex
 	paused map[kiel.Partition]bool
@@ -62,8 +62,8 @@ func (p *pauses) resumeAll() {
 	clear(p.paused)
 }
 
-// opened makes s the source of tp, and pauses s if tp is paused. In that case it returns a channel that is closed at Resume: messages that
-// were fetched to open tp are not handed out before.
+// opened makes s the source of tp, and pauses s if tp is paused. In that case it returns a channel that is closed at Resume:
+// messages that were fetched to open tp are not handed out before.
 func (p *pauses) opened(tp kiel.Partition, s source) (resumed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

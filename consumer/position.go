@@ -13,9 +13,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// position determines the start position, opens the tracker there, and commits it. The
-// commit has two reasons: a policy must not choose twice, and the commit of a former owner
-// may arrive late.
+// position determines the start position, opens the tracker there, and commits it. The commit has two reasons: a policy must not
+// choose twice, and the commit of a former owner may arrive late.
 func (o *opening) position(ctx context.Context) (int64, error) {
 	o.enter(atTopic)
 	if err := o.describe(ctx); err != nil {
@@ -92,8 +91,8 @@ func (o *opening) fence(ctx context.Context) error {
 	return nil
 }
 
-// describe asks Kafka for the topic, unless Kafka was asked a second ago or less. It returns ErrTopicMissing if Kafka does not have
-// the topic. All partitions of a missing topic wait together, so they ask less often.
+// describe asks Kafka for the topic, unless Kafka was asked a second ago or less. It returns ErrTopicMissing if Kafka does not
+// have the topic. All partitions of a missing topic wait together, so they ask less often.
 func (o *opening) describe(ctx context.Context) error {
 	o.member.catalog.own(o.tp.Topic)
 	age := time.Second
@@ -115,13 +114,13 @@ func (o *opening) describe(ctx context.Context) error {
 	return nil
 }
 
-// firstPartitions returns how many partitions the topic had when the group first started on it. Stored
-// offsets have that number; without any it is the number of partitions now. For a topic that was created again
-// the number is at most that of the old topic, so that its additional partitions are new.
+// firstPartitions returns how many partitions the topic had when the group first started on it. Stored offsets have that number;
+// without any it is the number of partitions now. For a topic that was created again the number is at most that of the old topic,
+// so that its additional partitions are new.
 //
-// isNew says that this partition was added later, or that patterns have found the topic after this member
-// joined. Only a partition without an offset can be new, and isNew matters only when the policy is Latest. Only
-// then are the offsets of the other partitions read.
+// isNew says that this partition was added later, or that patterns have found the topic after this member joined. Only a
+// partition without an offset can be new, and isNew matters only when the policy is Latest. Only then are the offsets of the
+// other partitions read.
 func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, reason string) (first int32, isNew bool, err error) {
 	ids := o.member.catalog.partitions()[o.tp.Topic]
 	now := int32(len(ids)) //nolint:gosec // partitions have numbers of 32 bits
@@ -148,9 +147,9 @@ func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, rea
 // isFenced returns whether the user gave a Fence, and so commits positions in transactions.
 func (o *opening) isFenced() bool { return o.member.group.settings.Fence != nil }
 
-// leavesAlone returns whether the start position is not committed. With Fence the user commits positions in transactions, and a late
-// commit of the start position would lower them. The choice of the policy Earliest need not be committed either: Earliest chooses
-// the same again.
+// leavesAlone returns whether the start position is not committed. With Fence the user commits positions in transactions, and a
+// late commit of the start position would lower them. The choice of the policy Earliest need not be committed either: Earliest
+// chooses the same again.
 func (o *opening) leavesAlone(reason string) bool {
 	return o.isFenced() && (reason == "" || o.member.from == Earliest)
 }
@@ -189,8 +188,8 @@ func (o *opening) first(ctx context.Context, reason string, policy From) error {
 	return nil
 }
 
-// openSource opens the source at start. If Kafka does not have that offset, it opens the source
-// where the policy says. If the log was truncated below start, it opens the source there.
+// openSource opens the source at start. If Kafka does not have that offset, it opens the source where the policy says. If the log
+// was truncated below start, it opens the source there.
 func (o *opening) openSource(ctx context.Context, start int64) (source, int64, error) {
 	o.enter(atLeader)
 	if o.cut != nil && o.cut.Diverges < start {
@@ -214,8 +213,7 @@ func (o *opening) openSource(ctx context.Context, start int64) (source, int64, e
 	return o.openElsewhere(ctx, start, next, reasonOutOfRange, why)
 }
 
-// openElsewhere opens the source at next, and reports why, if the configuration allows
-// resets.
+// openElsewhere opens the source at next, and reports why, if the configuration allows resets.
 func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason string, why error) (source, int64, error) {
 	if !o.member.resetInvalid {
 		return nil, 0, outOfLog(o.tp, start, why, "")

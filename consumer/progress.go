@@ -8,8 +8,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// position returns the offset of the next message to hand out, as far as it is known. Messages in the channel of sarama's API count as
-// handed out.
+// position returns the offset of the next message to hand out, as far as it is known. Messages in the channel of sarama's API
+// count as handed out.
 func (p *Partition) position() int64 {
 	c := p.cursor.Load()
 	if c == nil {
@@ -45,9 +45,9 @@ func (p *Partition) firstMessage() time.Time {
 	return time.Time{}
 }
 
-// received returns how many messages of c and of the batches before the handler has received. queued is the number of messages that were
-// handed out and not received: they are in the channel, or wait for room there. Messages may move while received counts. Then its first
-// result is too low for a moment, never too high.
+// received returns how many messages of c and of the batches before the handler has received. queued is the number of messages
+// that were handed out and not received: they are in the channel, or wait for room there. Messages may move while received
+// counts. Then its first result is too low for a moment, never too high.
 func (p *Partition) received(c *cursor) (received, queued int64) {
 	handed := c.before + c.done.Load()
 	if to := p.channel.Load(); to != nil {
@@ -60,8 +60,8 @@ func (p *Partition) received(c *cursor) (received, queued int64) {
 	return handed - queued, queued
 }
 
-// upcoming returns the offset and the timestamp of the next message that the handler gets, if c or a batch before has that message. If the
-// message is in the channel and of a batch before, both values may be those of a slightly earlier message.
+// upcoming returns the offset and the timestamp of the next message that the handler gets, if c or a batch before has that
+// message. If the message is in the channel and of a batch before, both values may be those of a slightly earlier message.
 func (p *Partition) upcoming(c *cursor) (offset int64, at time.Time, waits bool) {
 	number, _ := p.received(c)
 	i := number - c.before
@@ -98,9 +98,9 @@ type stalling struct {
 	since    time.Time // the first call that found these two values; zero when the handler had no message
 }
 
-// stalled returns for how long the handler has taken no further message and marked none, though it has a message or one waits for it. It
-// returns 0 when the handler waits for the next message, or has made progress since the last call. The time counts from the first call
-// that found the handler so.
+// stalled returns for how long the handler has taken no further message and marked none, though it has a message or one waits for
+// it. It returns 0 when the handler waits for the next message, or has made progress since the last call. The time counts from
+// the first call that found the handler so.
 func (p *Partition) stalled(now time.Time) time.Duration {
 	var received, queued int64
 	if c := p.cursor.Load(); c != nil {
@@ -120,8 +120,8 @@ func (p *Partition) stalled(now time.Time) time.Duration {
 	return now.Sub(s.since)
 }
 
-// isIdle returns whether the handler has no message in hand, as far as that can be seen, and no message waits for it outside of the
-// channel.
+// isIdle returns whether the handler has no message in hand, as far as that can be seen, and no message waits for it outside of
+// the channel.
 func (p *Partition) isIdle(progress offsets.Progress) bool {
 	if p.waits.Load() {
 		return !p.hasUnmarked(progress)
@@ -130,8 +130,8 @@ func (p *Partition) isIdle(progress offsets.Progress) bool {
 	return p.firstAt.Load() == nil && lag == 0
 }
 
-// hasUnmarked returns whether the handler uses marks, and has not marked the last message that it received. It returns false for a loop
-// over Messages or Batches without Done: such a loop shows that it is done by asking for the next message.
+// hasUnmarked returns whether the handler uses marks, and has not marked the last message that it received. It returns false for
+// a loop over Messages or Batches without Done: such a loop shows that it is done by asking for the next message.
 func (p *Partition) hasUnmarked(progress offsets.Progress) bool {
 	if p.channel.Load() == nil && !progress.MarksSingly {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/internal/pause"
 )
 
-// refusalLimit is how long Kafka may refuse a topic or the group, after it has granted them, before the member leaves. An ACL that
-// is replaced, or was deleted by mistake, is back sooner.
+// refusalLimit is how long Kafka may refuse a topic or the group, after it has granted them, before the member leaves. An ACL
+// that is replaced, or was deleted by mistake, is back sooner.
 const refusalLimit = time.Minute
 
 // refusalProof is how long one refusal counts at most, until the next: between two distant refusals access may have been granted.
@@ -24,8 +24,8 @@ const refusalProof = refusalLimit / 2
 // refusalPause is how long a member that was refused waits before it joins again.
 const refusalPause = 5 * time.Second
 
-// refusals counts how long ACLs refuse a topic or the group to the member, and makes the member leave when they go on to refuse it.
-// A refused password does not count: it may be accepted again after the brokers' next restart. It is only reported.
+// refusals counts how long ACLs refuse a topic or the group to the member, and makes the member leave when they go on to refuse
+// it. A refused password does not count: it may be accepted again after the brokers' next restart. It is only reported.
 type refusals struct {
 	group string
 	named []string      // the topics that are asked for by name
@@ -64,8 +64,8 @@ type stretch struct {
 	granted     bool          // access was granted once since the membership began
 }
 
-// newRefusals returns the refusals of a membership that begins now. named are the topics that it asks for by name, interval is the
-// time between two commits.
+// newRefusals returns the refusals of a membership that begins now. named are the topics that it asks for by name, interval is
+// the time between two commits.
 func newRefusals(group string, named []string, interval time.Duration, leave func(error)) *refusals {
 	return &refusals{
 		group: group, named: named, leave: leave, gap: 2 * max(refusalLimit, interval), began: time.Now(),
@@ -158,8 +158,8 @@ func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 	return reason != nil || now == unreadable && r.reason() != nil
 }
 
-// atStart returns whether the last refusal came within refusalLimit after the membership's beginning, and access was never granted.
-// r.mu is held.
+// atStart returns whether the last refusal came within refusalLimit after the membership's beginning, and access was never
+// granted. r.mu is held.
 func (r *refusals) atStart(s *stretch) bool { return !s.granted && s.last.Sub(r.began) < refusalLimit }
 
 // topic returns the stretch of p's topic. r.mu is held.

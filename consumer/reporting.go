@@ -25,18 +25,17 @@ const (
 	kindZones    = "zones"         // the zones can't be written, or a rack is no valid zone
 )
 
-// Errors returns the channel of errors that no Consume returns, if Config.Consumer.Return.Errors
-// is true. Errors of partitions are *sarama.ConsumerError. The log has all these errors, too: of
-// each kind the first at once, then one line in 10 s with a count, and a line "recovered" when the
-// errors have ended. When nobody reads the channel, the oldest errors are dropped and counted.
+// Errors returns the channel of errors that no Consume returns, if Config.Consumer.Return.Errors is true. Errors of partitions
+// are *sarama.ConsumerError. The log has all these errors, too: of each kind the first at once, then one line in 10 s with a
+// count, and a line "recovered" when the errors have ended. When nobody reads the channel, the oldest errors are dropped and
+// counted.
 //
-// From the beginning of Close on, errors are not sent, as with a group of sarama, but counted and
-// logged at Debug. Two errors are still sent: a callback is stuck, and the member could not leave
-// while no Consume returns that. Close closes the channel.
+// From the beginning of Close on, errors are not sent, as with a group of sarama, but counted and logged at Debug. Two errors are
+// still sent: a callback is stuck, and the member could not leave while no Consume returns that. Close closes the channel.
 func (g *Group) Errors() <-chan error { return g.errs.ch }
 
-// failed logs an error and sends it to the user, unless Close was called. about is what has failed, such as a partition, or "". failed
-// does not block.
+// failed logs an error and sends it to the user, unless Close was called. about is what has failed, such as a partition, or "".
+// failed does not block.
 func (g *Group) failed(kind, about string, err error) {
 	if g.isClosed() {
 		g.drop(err)

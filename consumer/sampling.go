@@ -17,7 +17,8 @@ type sampler struct {
 	waited  bool          // the goroutine has waited for a batch since claim.send reset the field
 }
 
-// sample begins a sample with m, which is handed out now, if a sample is due. p.at, the time of the last check of the claim, is the clock.
+// sample begins a sample with m, which is handed out now, if a sample is due. p.at, the time of the last check of the claim, is
+// the clock.
 func (p *Partition) sample(m *sarama.ConsumerMessage) {
 	if p.at >= p.sampler.due {
 		p.beginSample(m)

@@ -21,8 +21,8 @@ func (o *observed) is(t *testing.T, what string, want ...float64) {
 	*o = nil
 }
 
-// A handler that takes longer than sampleEvery is measured each time, a quicker one once in sampleEvery. What it waits for a batch
-// does not count.
+// A handler that takes longer than sampleEvery is measured each time, a quicker one once in sampleEvery. What it waits for a
+// batch does not count.
 func TestHandlerIsSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s, _ := newPartition(t)
@@ -105,7 +105,8 @@ func TestReceivesAreSampled(t *testing.T) {
 				time.Sleep(time.Duration(i+1) * time.Second)
 			}
 			synctest.Wait()
-			// Messages that find room tell nothing, nor does the first that finds none. The next one comes too soon after the first.
+			// Messages that find room tell nothing, nor does the first that finds none. The next one comes too soon after the
+			// first.
 			want := []float64{2, 3, 4, 5}[:4-size]
 			handling.is(t, "the channel is full", want...)
 			go func() {

@@ -15,8 +15,8 @@ type seek struct {
 	reset  bool   // the call was ResetOffset
 }
 
-// seek stores where an expected partition is to start. It returns false, and does nothing, for any other partition, and when Setup has
-// returned.
+// seek stores where an expected partition is to start. It returns false, and does nothing, for any other partition, and when
+// Setup has returned.
 func (s *consumeSession) seek(p kiel.Partition, to seek) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,8 +30,8 @@ func (s *consumeSession) seek(p kiel.Partition, to seek) bool {
 	return true
 }
 
-// sought returns where a partition starts after the marks and resets of Setup, and the metadata with them. moved is false when it starts
-// at start.
+// sought returns where a partition starts after the marks and resets of Setup, and the metadata with them. moved is false when it
+// starts at start.
 func (s *consumeSession) sought(p kiel.Partition, start int64) (offset int64, text string, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +51,8 @@ func (s *consumeSession) forgetSeek(p kiel.Partition) {
 	delete(s.seeks, p)
 }
 
-// isPromised returns whether the partition has been this member's since Setup, by the claim or by the plan. If another member has got it
-// in between and has read on, the seeks of Setup do not apply.
+// isPromised returns whether the partition has been this member's since Setup, by the claim or by the plan. If another member has
+// got it in between and has read on, the seeks of Setup do not apply.
 func (o *opening) isPromised() bool {
 	plan := o.session.plan
 	switch {

@@ -170,8 +170,8 @@ func (m *membership) mine(plan *allocator.Snapshot) []kiel.Partition {
 }
 
 // withHeld returns the planned partitions, and the held ones that are not being revoked. A held partition may be missing in the
-// plan, because the plan has not reached the owner yet, or because the member was not in the group for a moment. It is opened
-// all the same.
+// plan, because the plan has not reached the owner yet, or because the member was not in the group for a moment. It is opened all
+// the same.
 func withHeld(planned []kiel.Partition, held []ownership.Info) []kiel.Partition {
 	ps := map[kiel.Partition]bool{}
 	for _, p := range planned {
@@ -216,8 +216,8 @@ func (m *membership) awaitLeft(s *consumeSession) {
 	m.setOpening(nil)
 }
 
-// closingTimeout is how long a partition may take to close after its ConsumeClaim has returned: the Observer and the last
-// commit have offsets.SettleTimeout each.
+// closingTimeout is how long a partition may take to close after its ConsumeClaim has returned: the Observer and the last commit
+// have offsets.SettleTimeout each.
 const closingTimeout = 2 * offsets.SettleTimeout
 
 // awaitClosed waits until the partitions of s, which has ended, are closed, or the member leaves. It returns an error that names

@@ -60,8 +60,8 @@ func (s *groupSession) consume(owned context.Context, p *Partition) error {
 
 var _ Session = (*groupSession)(nil)
 
-// Claims returns the open partitions. Before Setup has returned it returns those that are about to be
-// opened, and after the end of the session those that were open at the end. The map is the caller's.
+// Claims returns the open partitions. Before Setup has returned it returns those that are about to be opened, and after the end
+// of the session those that were open at the end. The map is the caller's.
 func (s *groupSession) Claims() map[string][]int32 { return s.session.partitions() }
 
 // MemberID returns "": Kafka knows no member of this group.
@@ -98,10 +98,9 @@ func (s *groupSession) find(topic string, partition int32) *offsets.Tracker {
 	return s.committer.Find(topic, partition)
 }
 
-// MarkOffset marks offset, which is that of the next message to read. It ignores an offset lower
-// than the marked one, an offset of a partition that is not open, and all offsets after the Consume
-// call; the latter two are counted. In Setup it sets where one of Claims starts, if offset is higher
-// than the committed one, and if no other member gets that partition before.
+// MarkOffset marks offset, which is that of the next message to read. It ignores an offset lower than the marked one, an offset
+// of a partition that is not open, and all offsets after the Consume call; the latter two are counted. In Setup it sets where one
+// of Claims starts, if offset is higher than the committed one, and if no other member gets that partition before.
 func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, metadata string) {
 	if t := s.find(topic, partition); t == nil || !t.Mark(offset, metadata) {
 		s.seek(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata})
@@ -128,8 +127,7 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 	s.MarkOffset(m.Topic, m.Partition, m.Offset+1, metadata)
 }
 
-// Commit commits all marks in one request and returns when the request is answered.
-// Failures go to Errors.
+// Commit commits all marks in one request and returns when the request is answered. Failures go to Errors.
 func (s *groupSession) Commit() {
 	_ = s.committer.Commit(context.WithoutCancel(s.session.ctx), nil) // returns when the committer ends, which reports the errors
 }

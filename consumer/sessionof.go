@@ -2,42 +2,39 @@ package consumer
 
 import "github.com/IBM/sarama"
 
-// Session is what Setup, ConsumeClaim and Cleanup are given, beside
-// sarama.ConsumerGroupSession. [SessionOf] returns it, also when a wrapper is in between.
+// Session is what Setup, ConsumeClaim and Cleanup are given, beside sarama.ConsumerGroupSession. [SessionOf] returns it, also
+// when a wrapper is in between.
 //
-// MemberID returns "" and GenerationID returns -1 (sarama.GroupGenerationUndefined): Kafka
-// knows no members of this group. With these two Kafka stores the offsets of any producer's
-// transaction, also those of a former owner; [Options].Fence prevents that.
+// MemberID returns "" and GenerationID returns -1 (sarama.GroupGenerationUndefined): Kafka knows no members of this group. With
+// these two Kafka stores the offsets of any producer's transaction, also those of a former owner; [Options].Fence prevents that.
 type Session interface {
 	sarama.ConsumerGroupSession
 
 	// Member returns the name of this member in the group, [Options].Name.
 	Member() string
 
-	// Version returns the version of the newest mapping that this member has seen. It grows
-	// with every change of the mapping, and means something to this member alone. It is 0
-	// before the first mapping.
+	// Version returns the version of the newest mapping that this member has seen. It grows with every change of the mapping, and
+	// means something to this member alone. It is 0 before the first mapping.
 	Version() uint64
 
-	// Token returns the fencing token of a partition that is open in this session: the token
-	// of its [Claim]. It returns 0 for any other partition, and for every partition in Setup, in
-	// Cleanup and after the session's end. A partition that is closed and opened again in the
-	// same session may have another token. Call Token when ConsumeClaim begins, and use that
-	// token until ConsumeClaim returns.
+	// Token returns the fencing token of a partition that is open in this session: the token of its [Claim]. It returns 0 for any
+	// other partition, and for every partition in Setup, in Cleanup and after the session's end. A partition that is closed and
+	// opened again in the same session may have another token. Call Token when ConsumeClaim begins, and use that token until
+	// ConsumeClaim returns.
 	Token(topic string, partition int32) int64
 
-	// Trusted reports whether a partition is open in this session and surely this member's at
-	// this moment. Token says when a partition counts as open. Trusted takes no lock and
-	// allocates nothing, so it can be asked before each effect on the outside.
+	// Trusted reports whether a partition is open in this session and surely this member's at this moment. Token says when a
+	// partition counts as open. Trusted takes no lock and allocates nothing, so it can be asked before each effect on the
+	// outside.
 	Trusted(topic string, partition int32) bool
 }
 
 // sessionKey is the key under which a session's context has the Session itself.
 type sessionKey struct{}
 
-// SessionOf returns the Session behind the session that a handler was given. s may be the Session
-// itself or a wrapper around it whose Context descends from the Session's. The wrapper may have a
-// MemberID of its own, but no GenerationID. SessionOf returns false for a session of sarama's own group.
+// SessionOf returns the Session behind the session that a handler was given. s may be the Session itself or a wrapper around it
+// whose Context descends from the Session's. The wrapper may have a MemberID of its own, but no GenerationID. SessionOf returns
+// false for a session of sarama's own group.
 //
 //	if own, ok := consumer.SessionOf(session); ok {
 //		token := own.Token(claim.Topic(), claim.Partition())

@@ -10,34 +10,30 @@ import (
 
 // fetcher opens partitions for reading.
 type fetcher interface {
-	// open starts to read p at offset. epoch is the leader epoch of the record batch before
-	// offset, -1 when it is not known. The error is sarama.ErrOffsetOutOfRange when Kafka
-	// does not have that offset, and a fetch.TruncatedError when the first answer shows that
-	// the log before offset was truncated.
+	// open starts to read p at offset. epoch is the leader epoch of the record batch before offset, -1 when it is not known. The
+	// error is sarama.ErrOffsetOutOfRange when Kafka does not have that offset, and a fetch.TruncatedError when the first answer
+	// shows that the log before offset was truncated.
 	open(ctx context.Context, p kiel.Partition, offset int64, epoch int32) (source, error)
 	// end closes all partitions and connections, and returns when they are closed.
 	end()
 }
 
-// source is one partition that is being read. Its methods may be called from any
-// goroutine, but Next by one goroutine at a time.
+// source is one partition that is being read. Its methods may be called from any goroutine, but Next by one goroutine at a time.
 type source interface {
-	// Next blocks until there is a batch. Its error is ctx's cause, or the reason why
-	// reading can't go on.
+	// Next blocks until there is a batch. Its error is ctx's cause, or the reason why reading can't go on.
 	Next(ctx context.Context) (fetch.Batch, error)
 	// Pause suspends fetching.
 	Pause()
 	// Resume ends the pause.
 	Resume()
-	// HighWatermark returns the offset after the last message that all in-sync replicas
-	// have, according to the newest answer of a broker.
+	// HighWatermark returns the offset after the last message that all in-sync replicas have, according to the newest answer of a
+	// broker.
 	HighWatermark() int64
-	// End returns the offset after the last readable message, according to the newest answer
-	// of a broker; -1 before the first answer.
+	// End returns the offset after the last readable message, according to the newest answer of a broker; -1 before the first
+	// answer.
 	End() int64
-	// Lag returns the number of readable offsets that Next has not returned, and the age of
-	// the first of those messages. The age is 0 if there is no such message, or if it has no
-	// timestamp.
+	// Lag returns the number of readable offsets that Next has not returned, and the age of the first of those messages. The age
+	// is 0 if there is no such message, or if it has no timestamp.
 	Lag() (messages int64, behind time.Duration)
 	// FailingSince returns since when the partition can't be fetched; zero when it can.
 	FailingSince() time.Time

@@ -22,12 +22,13 @@ const (
 // errZooKeeperOver is the error of Alive when the ZooKeeper session does not run any more.
 var errZooKeeperOver = errors.New("consumer: the ZooKeeper session has been closed, or has failed for good: the process has to be started anew")
 
-// Status describes the group as this member sees it. To the Status of ownership.Owner it adds whether Kafka can be reached, and for the
-// member's own partitions how far their opening is, what the opening waits for, their offsets and their lag. Troubles are those of all
-// parts. Before the first Consume, and when the member has left, Status describes the member and its session alone.
+// Status describes the group as this member sees it. To the Status of ownership.Owner it adds whether Kafka can be reached, and
+// for the member's own partitions how far their opening is, what the opening waits for, their offsets and their lag. Troubles are
+// those of all parts. Before the first Consume, and when the member has left, Status describes the member and its session alone.
 //
-// Status asks neither ZooKeeper nor Kafka nor handlers, and may be called at any time and from anywhere, also from handlers and after
-// Close. It waits for the owner's loop for a second at most. While nobody calls it, it costs nothing. The result is the caller's.
+// Status asks neither ZooKeeper nor Kafka nor handlers, and may be called at any time and from anywhere, also from handlers and
+// after Close. It waits for the owner's loop for a second at most. While nobody calls it, it costs nothing. The result is the
+// caller's.
 func (g *Group) Status() *status.Group {
 	m := g.member()
 	owner := g.idle
@@ -45,9 +46,9 @@ func (g *Group) Status() *status.Group {
 	return out
 }
 
-// Waiting returns why this member is not ready, or "" when it is ready: it has joined, its session is trusted, and its first claims are
-// settled, as with ownership.Owner's Waiting. Between two calls of Consume a member that stays in the group is as ready as before.
-// Waiting does not block.
+// Waiting returns why this member is not ready, or "" when it is ready: it has joined, its session is trusted, and its first
+// claims are settled, as with ownership.Owner's Waiting. Between two calls of Consume a member that stays in the group is as
+// ready as before. Waiting does not block.
 func (g *Group) Waiting() string {
 	g.mu.Lock()
 	m, closed, called, running := g.current, g.closed, g.called, g.running != nil
@@ -66,10 +67,10 @@ func (g *Group) Waiting() string {
 	}
 }
 
-// Alive returns nil when the loops of the allocator, the owner and the committer have answered, or when there is no membership. Otherwise
-// it returns the reason, when ctx ends at the latest. Before Close it also returns an error when the session has ended for good, because
-// no call of Consume can join then. It does not ask the loops that read from ZooKeeper and Kafka; Status shows their state. Alive depends
-// on neither ZooKeeper nor Kafka nor handlers.
+// Alive returns nil when the loops of the allocator, the owner and the committer have answered, or when there is no membership.
+// Otherwise it returns the reason, when ctx ends at the latest. Before Close it also returns an error when the session has ended
+// for good, because no call of Consume can join then. It does not ask the loops that read from ZooKeeper and Kafka; Status shows
+// their state. Alive depends on neither ZooKeeper nor Kafka nor handlers.
 func (g *Group) Alive(ctx context.Context) error {
 	g.mu.Lock()
 	m, closed := g.current, g.closed

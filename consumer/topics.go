@@ -48,8 +48,8 @@ func (m *membership) watchTopics(ctx context.Context, asked chan<- struct{}) {
 	}
 }
 
-// awaitLook waits for the time of the next look, or until ctx ends. Up to a quarter of the time is left out at random, so that members
-// that have joined together do not look together.
+// awaitLook waits for the time of the next look, or until ctx ends. Up to a quarter of the time is left out at random, so that
+// members that have joined together do not look together.
 func (m *membership) awaitLook(ctx context.Context, every time.Duration) error {
 	due := time.Now().Add(pause.Early(every, every/4))
 	for {
@@ -121,8 +121,8 @@ func (m *membership) isMissing(ctx context.Context, topic string, err error) boo
 	return m.catalog.isMissing(topic) || m.catalog.wasMissing(topic)
 }
 
-// reportCommit reports why an offset was not stored. It does not report that the topic is missing, or does not have the partition any
-// more: the next opening does. It does not block.
+// reportCommit reports why an offset was not stored. It does not report that the topic is missing, or does not have the partition
+// any more: the next opening does. It does not block.
 func (m *membership) reportCommit(err error, p kiel.Partition) {
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		m.failed(kindCommit, err, p)
@@ -171,22 +171,20 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 // whether or not Consume or Run is called, needs the session to run, and blocks until the topic is removed or ctx ends. It
 // changes neither the topic in Kafka nor the group's offsets.
 //
-// Nothing leaves the set by itself, because a topic that nobody consumes now may be consumed by a member that is down. So
-// to end the consumption of a topic, first stop the members that ask for it, or give them other topics, and then remove it.
-// Members that ask for it by patterns alone may stay: if Kafka does not have the topic any more, it is removed for good; else
-// they find it again at their next metadata refresh, within a minute.
+// Nothing leaves the set by itself, because a topic that nobody consumes now may be consumed by a member that is down. So to end
+// the consumption of a topic, first stop the members that ask for it, or give them other topics, and then remove it. Members that
+// ask for it by patterns alone may stay: if Kafka does not have the topic any more, it is removed for good; else they find it
+// again at their next metadata refresh, within a minute.
 //
-// RemoveTopic returns [ErrTopicInUse], with the name of the member, while there is a member that
-// asks for the topic by its name, that asks for all topics, or whose topics are not known, as with
-// members of Python kiel: then use RemovePartitions of allocator. It returns
-// [ErrTopicNotInSet] if there is nothing to remove, and kiel.ErrInvalidName for a text that
-// can't be a topic's name. Other errors are sharedset's (a set that can't be read is left
-// as it is), the session's, and the cause of ctx's end. With session.ErrUncertain the
-// topic may have been removed.
+// RemoveTopic returns [ErrTopicInUse], with the name of the member, while there is a member that asks for the topic by its name,
+// that asks for all topics, or whose topics are not known, as with members of Python kiel: then use RemovePartitions of
+// allocator. It returns [ErrTopicNotInSet] if there is nothing to remove, and kiel.ErrInvalidName for a text that can't be a
+// topic's name. Other errors are sharedset's (a set that can't be read is left as it is), the session's, and the cause of ctx's
+// end. With session.ErrUncertain the topic may have been removed.
 //
-// A member that asks for the topic and joins meanwhile adds it again, within a minute. A member
-// that has asked Kafka before the topic was deleted there, and has waited for ZooKeeper since, adds
-// it again once. Then the topic is missing in Kafka, and can be removed again.
+// A member that asks for the topic and joins meanwhile adds it again, within a minute. A member that has asked Kafka before the
+// topic was deleted there, and has waited for ZooKeeper since, adds it again once. Then the topic is missing in Kafka, and can be
+// removed again.
 func (g *Group) RemoveTopic(ctx context.Context, topic string) error {
 	a, err := allocator.New(g.zk, g.name, g.Name(), allocator.Options{Logger: g.settings.Logger}) // it never runs, so it is no member
 	if err != nil {

@@ -95,8 +95,8 @@ func checkRacks(racks map[kiel.Partition]string) (map[kiel.Partition]string, err
 	return racks, errors.Join(errs...)
 }
 
-// run calls look at once and whenever Kafka was asked, until ctx ends. It reports each change of look's error; nil says that the error
-// has ended.
+// run calls look at once and whenever Kafka was asked, until ctx ends. It reports each change of look's error; nil says that the
+// error has ended.
 func (k *zoneKeeper) run(ctx context.Context, asked <-chan struct{}, report func(error)) {
 	last := ""
 	for {

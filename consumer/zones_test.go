@@ -15,7 +15,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// The zone of a partition is the rack of its first replica, whichever broker leads. It is unknown while Kafka does not name that broker.
+// The zone of a partition is the rack of its first replica, whichever broker leads. It is unknown while Kafka does not name that
+// broker.
 func TestPreferredRacks(t *testing.T) {
 	topic := &sarama.TopicMetadata{Name: "t", Partitions: []*sarama.PartitionMetadata{
 		{ID: 0, Leader: 2, Replicas: []int32{1, 2}},

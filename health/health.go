@@ -17,7 +17,8 @@ const Timeout = 5 * time.Second
 
 // Source is a part of the process whose health the handlers report. Its methods are called from any goroutine.
 type Source interface {
-	// Alive returns nil if the source's loops have answered, and otherwise the reason. It returns when ctx ends, and does not depend on servers.
+	// Alive returns nil if the source's loops have answered, and otherwise the reason. It returns when ctx ends, and does not
+	// depend on servers.
 	Alive(ctx context.Context) error
 	// Waiting returns what the source waits for before it is ready, "" if it is ready. It does not block.
 	Waiting() string

@@ -28,7 +28,8 @@ type part interface {
 	Run(ctx context.Context) error
 }
 
-// checkPart asserts what the three paths say of a member before it runs, when it has settled, while ZooKeeper is away, and at its end.
+// checkPart asserts what the three paths say of a member before it runs, when it has settled, while ZooKeeper is away, and at its
+// end.
 func checkPart(t *testing.T, nw *zktest.Network, p part) {
 	h := health.Handler(p)
 	expect := func(when string, live, ready int, says string) {

@@ -20,8 +20,8 @@ const (
 	unreadable  = "kazoo raises an exception when it reads what we have written"
 )
 
-// §8: a member leaves, the server does not remove its znode yet, and it joins again. The name is the same, so
-// that the znode would be taken for the new one, and be removed under it.
+// §8: a member leaves, the server does not remove its znode yet, and it joins again. The name is the same, so that the znode
+// would be taken for the new one, and be removed under it.
 func TestJoinBesideTheLeave(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		p := in(w.session("g"), "p1")
@@ -58,8 +58,8 @@ func TestJoinBesideTheLeave(t *testing.T) {
 	})
 }
 
-// §15, ghosts: a znode of a session that is about to end bears our name. It is waited for, not taken for
-// ours: that it is there says nothing about the next moment.
+// §15, ghosts: a znode of a session that is about to end bears our name. It is waited for, not taken for ours: that it is there
+// says nothing about the next moment.
 func TestJoinBesideTheOldZnode(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		p := in(w.session("g"), "p1")
@@ -81,8 +81,8 @@ func TestJoinBesideTheOldZnode(t *testing.T) {
 	})
 }
 
-// §13: somebody deletes the party's directory. A Python process that has made it once does not make it
-// again: it can join because our member, who comes back, has.
+// §13: somebody deletes the party's directory. A Python process that has made it once does not make it again: it can join because
+// our member, who comes back, has.
 func TestDirectoryDeleted(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		must(w, w.Srv.Create(kazooDir, nil))
@@ -103,8 +103,8 @@ func TestDirectoryDeleted(t *testing.T) {
 	})
 }
 
-// §13: an identifier that is no UTF-8. Who iterates over kazoo's Party decodes those of all, and gets
-// UnicodeDecodeError. New refuses it, and is given another. A ShallowParty's is a name of a znode, which must be UTF-8 anyhow.
+// §13: an identifier that is no UTF-8. Who iterates over kazoo's Party decodes those of all, and gets UnicodeDecodeError. New
+// refuses it, and is given another. A ShallowParty's is a name of a znode, which must be UTF-8 anyhow.
 func TestIdentifierThatPythonCannotRead(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.session("g")

@@ -78,8 +78,8 @@ func wantMembers(tb testing.TB, p crowd, want ...string) {
 	}
 }
 
-// Five join and leave, each twice, and all is told exactly; looking makes nothing, and nothing is deleted but znodes of
-// members. kazoo's own cases are in test/kazoo.
+// Five join and leave, each twice, and all is told exactly; looking makes nothing, and nothing is deleted but znodes of members.
+// kazoo's own cases are in test/kazoo.
 func TestKazooParty(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		s := w.session("a")
@@ -137,8 +137,7 @@ func TestKazooPartyReuseNode(t *testing.T) {
 	})
 }
 
-// Somebody deletes our znode, and the directory. kazoo does not notice; here
-// it is made again.
+// Somebody deletes our znode, and the directory. kazoo does not notice; here it is made again.
 func TestKazooPartyVanishingNode(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		p := in(w.session("a"), "p1")
@@ -232,8 +231,8 @@ func TestNewKazooPartyRefuses(t *testing.T) {
 	}
 }
 
-// The session expires: the member comes back in the next one, under the same name. The old
-// session's znode, should it still exist, is not taken for the new one.
+// The session expires: the member comes back in the next one, under the same name. The old session's znode, should it still
+// exist, is not taken for the new one.
 func TestKazooPartyComesBack(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		s := w.session("a")
@@ -328,8 +327,7 @@ func TestKazooPartyGivingUp(t *testing.T) {
 	})
 }
 
-// Several goroutines join through one handle: one that gives up ends nobody else's Join, and the last one's
-// end leaves nothing.
+// Several goroutines join through one handle: one that gives up ends nobody else's Join, and the last one's end leaves nothing.
 func TestKazooPartyJoiners(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		p := in(w.session("a"), "p1")

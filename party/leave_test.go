@@ -27,8 +27,7 @@ func TestLeave(t *testing.T) {
 		}
 		b.awaitNames(time.Second, "b")
 		must(w, a.Leave(w.Context()))
-		// It goes on watching, and does not come back: not in a new session,
-		// not when the directory goes.
+		// It goes on watching, and does not come back: not in a new session, not when the directory goes.
 		w.Srv.KillSession(w.sessionOf("a"))
 		time.Sleep(time.Minute)
 		must(w, w.Srv.Delete(directory))
@@ -111,8 +110,7 @@ func TestLeaveSparesForeignZnode(t *testing.T) {
 	})
 }
 
-// TestLeaveIsNotAlone: others touch the znode, and replies get lost, at the
-// worst moment.
+// TestLeaveIsNotAlone: others touch the znode, and replies get lost, at the worst moment.
 func TestLeaveIsNotAlone(t *testing.T) {
 	for name, onDelete := range map[string]func(w *world) zktest.Action{
 		"changed": func(w *world) zktest.Action { _ = w.Srv.Set(node("a"), nil); return zktest.Action{} },
@@ -210,8 +208,7 @@ func TestStopBeforeFirstConnection(t *testing.T) {
 	})
 }
 
-// TestStopWhileJoining: a create that was sent and not answered is not left
-// behind.
+// TestStopWhileJoining: a create that was sent and not answered is not left behind.
 func TestStopWhileJoining(t *testing.T) {
 	const ms = time.Millisecond
 	for after := time.Duration(0); after <= 400*ms; after += 20 * ms {
@@ -228,8 +225,7 @@ func TestStopWhileJoining(t *testing.T) {
 	}
 }
 
-// TestSessionStopsWithTheParty: both contexts end together, as in a process
-// that is told to stop.
+// TestSessionStopsWithTheParty: both contexts end together, as in a process that is told to stop.
 func TestSessionStopsWithTheParty(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.member("a")

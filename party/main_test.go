@@ -137,8 +137,7 @@ func (m *member) stop() error {
 	return m.err
 }
 
-// await returns the first view that is as wanted, and how long it took. It
-// fails after limit.
+// await returns the first view that is as wanted, and how long it took. It fails after limit.
 func (m *member) await(limit time.Duration, what string, wanted func(*party.View) bool) (*party.View, time.Duration) {
 	m.w.Helper()
 	ctx, cancel := context.WithTimeout(m.w.Context(), limit)
@@ -249,8 +248,7 @@ func (w *world) hold(client, path, data string) (end func()) {
 	return end
 }
 
-// namesake does what a Python member of that name does on joining: it puts its
-// own znode in the place of the one that is there.
+// namesake does what a Python member of that name does on joining: it puts its own znode in the place of the one that is there.
 func (w *world) namesake(name string) (*session.Session, func()) {
 	w.Helper()
 	s, stop := w.stoppable("namesake of "+name, session.Options{})

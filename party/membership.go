@@ -16,8 +16,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// membership is what KazooParty and ShallowParty have in common: a directory, and
-// this member's znode in it, whose name stays the same.
+// membership is what KazooParty and ShallowParty have in common: a directory, and this member's znode in it, whose name stays the
+// same.
 type membership struct {
 	sess *session.Session
 	path string // the directory
@@ -29,8 +29,7 @@ type membership struct {
 	now *presence // the newest presence; nil before the first Join
 }
 
-// presence is one stay in the directory, from Join to Leave. It has a goroutine, which
-// ends with the stay or with the session.
+// presence is one stay in the directory, from Join to Leave. It has a goroutine, which ends with the stay or with the session.
 type presence struct {
 	*membership
 	cancel  context.CancelFunc                  // ends wanted
@@ -95,8 +94,8 @@ func (m *membership) enter(ctx context.Context) *presence {
 		defer close(p.gone)
 		defer cancel()
 		if last != nil {
-			// The last presence must be over, else its removal could delete the new znode. It ends with the session at
-			// the latest, so the wait needs no other end.
+			// The last presence must be over, else its removal could delete the new znode. It ends with the session at the
+			// latest, so the wait needs no other end.
 			_ = p.patience.Wait(life, last.gone, func(waited time.Duration) {
 				m.log.WarnContext(life, "still waiting", "waited", waited,
 					"blocker", seqnode.Blocker{Path: m.node, Data: m.data, Stat: session.Stat{EphemeralOwner: last.owner.Load()}})
@@ -151,8 +150,8 @@ func (m *membership) isMember() bool {
 	return inc != nil && inc.Trusted()
 }
 
-// run keeps the znode in existence until wanted ends, and then removes it. Writes get
-// the context life, because the server may execute a write that was given up.
+// run keeps the znode in existence until wanted ends, and then removes it. Writes get the context life, because the server may
+// execute a write that was given up.
 func (p *presence) run(life, wanted context.Context) error {
 	for wanted.Err() == nil {
 		inc, err := p.sess.Incarnation(wanted)
@@ -185,8 +184,7 @@ func (p *presence) joined() bool {
 	}
 }
 
-// stay keeps the znode in existence during one incarnation. It returns nil when the
-// incarnation or wanted has ended.
+// stay keeps the znode in existence during one incarnation. It returns nil when the incarnation or wanted has ended.
 func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) error {
 	for wanted.Err() == nil && inc.Context().Err() == nil {
 		exists, stat, watch, err := inc.ExistsW(wanted, p.node)
@@ -210,8 +208,8 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 				close(p.in)
 			}
 		default:
-			// Nobody else has this name: the znode is that of the last session, which
-			// is about to end. The znode must not be taken for the new session's.
+			// Nobody else has this name: the znode is that of the last session, which is about to end. The znode must not be
+			// taken for the new session's.
 			p.seen.Store(nil)
 			if waited, over := p.patience.Over(); over {
 				p.log.WarnContext(life, "still waiting", "waited", waited,
@@ -227,8 +225,7 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 	return nil
 }
 
-// create creates this member's znode. It returns nil if the outcome is known, or will show
-// when the caller reads the znode.
+// create creates this member's znode. It returns nil if the outcome is known, or will show when the caller reads the znode.
 func create(ctx context.Context, inc *session.Incarnation, dir, node string, data []byte) error {
 	_, err := inc.Create(ctx, node, data, session.Ephemeral)
 	switch {
@@ -263,8 +260,8 @@ func (p *presence) remove(life context.Context) error {
 	return own.Wait(life)
 }
 
-// removeOnce reads the znode and deletes it if it is this member's. A request whose
-// reply was lost was executed before the answer to the Sync, or never will be.
+// removeOnce reads the znode and deletes it if it is this member's. A request whose reply was lost was executed before the answer
+// to the Sync, or never will be.
 func (p *presence) removeOnce(life context.Context) error {
 	err := p.inc.Sync(life, p.path)
 	if err == nil || errors.Is(err, session.ErrNoNode) {

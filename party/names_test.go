@@ -84,8 +84,7 @@ func TestTakesOverFromDeadSession(t *testing.T) {
 	})
 }
 
-// TestPatienceBeginsAnew in a new incarnation: a dead session's time stands
-// still, too, while the servers do.
+// TestPatienceBeginsAnew in a new incarnation: a dead session's time stands still, too, while the servers do.
 func TestPatienceBeginsAnew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		b := w.secondOf("x")
@@ -97,8 +96,8 @@ func TestPatienceBeginsAnew(t *testing.T) {
 	})
 }
 
-// TestPatienceBeginsAnewBehindANewLeader: servers that elect one give all
-// sessions their time again, and our own session may live through that.
+// TestPatienceBeginsAnewBehindANewLeader: servers that elect one give all sessions their time again, and our own session may live
+// through that.
 func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		b := w.secondOf("x")
@@ -115,8 +114,7 @@ func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
 	})
 }
 
-// TestOwnNameAfterExpiry: who holds our name when we come back in a new
-// session did not take it from us; it may be dying.
+// TestOwnNameAfterExpiry: who holds our name when we come back in a new session did not take it from us; it may be dying.
 func TestOwnNameAfterExpiry(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.member("x")

@@ -14,14 +14,12 @@ const maxRecord = 64 << 10
 
 // Options configure a [Party]. The zero value makes an observer.
 type Options struct {
-	// Name is the member's name, which [kiel.CheckMember] allows. "" means that the
-	// Party only observes.
+	// Name is the member's name, which [kiel.CheckMember] allows. "" means that the Party only observes.
 	Name string
-	// Data is the member's record, up to 64 KiB. Empty data means that the member has no record, as
-	// Python members have none. Data needs a Name.
+	// Data is the member's record, up to 64 KiB. Empty data means that the member has no record, as Python members have none.
+	// Data needs a Name.
 	Data []byte
-	// Logger receives the log. With nil, warnings and errors go to
-	// slog.Default() and the rest is dropped; a Logger with
+	// Logger receives the log. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }

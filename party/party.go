@@ -32,8 +32,7 @@ type Party struct {
 	done    chan struct{}       // closed when Run returns
 }
 
-// New returns a Party for the directory path. It only checks its arguments; errors
-// name the option. Run starts the Party.
+// New returns a Party for the directory path. It only checks its arguments; errors name the option. Run starts the Party.
 func New(s *session.Session, path string, opts Options) (*Party, error) {
 	if s == nil {
 		return nil, errors.New("party: session is nil")
@@ -68,8 +67,8 @@ func (p *Party) Name() string { return p.name }
 // View returns the newest view, nil before the first. It never blocks.
 func (p *Party) View() *View { return p.latest.Load() }
 
-// Updates yields the newest view and then each newer one, until ctx ends or Run has
-// returned. A slow reader misses some views, but always gets the latest.
+// Updates yields the newest view and then each newer one, until ctx ends or Run has returned. A slow reader misses some views,
+// but always gets the latest.
 func (p *Party) Updates(ctx context.Context) iter.Seq[*View] {
 	return p.latest.Updates(ctx, p.done)
 }
@@ -90,9 +89,9 @@ func (p *Party) publish(view View) {
 	p.log.Debug("members changed", "version", view.Version, "members", len(view.Members), "present", view.Joined)
 }
 
-// Leave deletes this member's znode and waits until it is gone. The Party goes on watching
-// and does not join again, whatever Leave returns. Leave returns nil at once if the
-// Party has no name or does not run. An error wraps the cause of ctx, or ErrStopped.
+// Leave deletes this member's znode and waits until it is gone. The Party goes on watching and does not join again, whatever
+// Leave returns. Leave returns nil at once if the Party has no name or does not run. An error wraps the cause of ctx, or
+// ErrStopped.
 func (p *Party) Leave(ctx context.Context) error {
 	p.leaving.Store(true)
 	if p.name == "" || !p.started.Load() {

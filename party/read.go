@@ -16,8 +16,7 @@ import (
 const (
 	// readers is how many members are read at the same time.
 	readers = 16
-	// auditSize is how many members are checked, in turn, when nothing is new in the
-	// directory.
+	// auditSize is how many members are checked, in turn, when nothing is new in the directory.
 	auditSize = 16
 )
 
@@ -65,12 +64,10 @@ func (l *loop) unwatch() {
 
 // read reads the members that are new or may have changed, and returns the view.
 //
-// A member that stays in the list may have been deleted and created again meanwhile.
-// The directory's cversion shows that, because it counts children created and
-// deleted: if it has grown by more than the names that came and went, read checks all
-// members. So a party needs one watch instead of one for each other member. Nobody
-// should change a record in place, but somebody may: so read checks a few members
-// whenever nothing is new, and this member's record always.
+// A member that stays in the list may have been deleted and created again meanwhile. The directory's cversion shows that, because
+// it counts children created and deleted: if it has grown by more than the names that came and went, read checks all members. So
+// a party needs one watch instead of one for each other member. Nobody should change a record in place, but somebody may: so read
+// checks a few members whenever nothing is new, and this member's record always.
 func (l *loop) read(ctx context.Context, names []string, directory session.Stat) (View, error) {
 	slices.Sort(names)
 	came, went := differ(l.names, names)
@@ -100,8 +97,7 @@ func (l *loop) read(ctx context.Context, names []string, directory session.Stat)
 	return view, nil
 }
 
-// differ counts the names that are only in b and those that are only in a.
-// Both are sorted.
+// differ counts the names that are only in b and those that are only in a. Both are sorted.
 func differ(a, b []string) (came, went int) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {
@@ -127,9 +123,8 @@ func (l *loop) nextAudit(names []string) []string {
 	return audit
 }
 
-// refreshRecords brings the records of the names up to date in l.members, and deletes
-// from it the members that are gone. With an error it changes nothing. It returns
-// when all its reads have ended.
+// refreshRecords brings the records of the names up to date in l.members, and deletes from it the members that are gone. With an
+// error it changes nothing. It returns when all its reads have ended.
 func (l *loop) refreshRecords(ctx context.Context, names []string) error {
 	readings, err := readEach(ctx, names, l.readChanged)
 	if err != nil {
@@ -175,8 +170,8 @@ func readEach(ctx context.Context, names []string, one func(ctx context.Context,
 	return readings, nil
 }
 
-// readChanged returns a member as l.members has it, if its znode has not changed, else
-// as it reads it. It runs on several goroutines, so it changes nothing of l.
+// readChanged returns a member as l.members has it, if its znode has not changed, else as it reads it. It runs on several
+// goroutines, so it changes nothing of l.
 func (l *loop) readChanged(ctx context.Context, name string) (reading, error) {
 	if known, ok := l.members[name]; ok && known.Czxid != 0 {
 		exists, stat, err := l.inc.Exists(ctx, session.Join(l.path, name))
@@ -206,8 +201,7 @@ func readOne(ctx context.Context, inc *session.Incarnation, directory, name stri
 	case !unreadable(ctx, err):
 		return reading{}, err
 	default:
-		// The znode is a member all the same. Its metadata can be read without the right
-		// to read its data.
+		// The znode is a member all the same. Its metadata can be read without the right to read its data.
 		r.Err = err
 		var exists bool
 		if exists, stat, err = inc.Exists(ctx, path); err != nil && !unreadable(ctx, err) {
@@ -220,9 +214,10 @@ func readOne(ctx context.Context, inc *session.Incarnation, directory, name stri
 	return reading{r, true}, nil
 }
 
-// Read reads the members of the directory path once, as they are now or later, and returns them sorted by name byte by byte. It joins
-// nothing, creates nothing and watches nothing. It blocks while it sends a Sync, lists the names and reads the members, 16 at a time. A
-// member that can't be read has the reason in Err. Errors wrap the session's, ErrNoNode if there is no directory, or the cause of ctx's end.
+// Read reads the members of the directory path once, as they are now or later, and returns them sorted by name byte by byte. It
+// joins nothing, creates nothing and watches nothing. It blocks while it sends a Sync, lists the names and reads the members, 16
+// at a time. A member that can't be read has the reason in Err. Errors wrap the session's, ErrNoNode if there is no directory, or
+// the cause of ctx's end.
 func Read(ctx context.Context, inc *session.Incarnation, path string) ([]Member, error) {
 	members, err := readAll(ctx, inc, path)
 	if err != nil {

@@ -127,8 +127,7 @@ func TestDirectoryDenied(t *testing.T) {
 	})
 }
 
-// TestHiddenReplacement: a member that goes and comes back between two
-// readings has the same name and another record.
+// TestHiddenReplacement: a member that goes and comes back between two readings has the same name and another record.
 func TestHiddenReplacement(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.join("a")
@@ -145,8 +144,7 @@ func TestHiddenReplacement(t *testing.T) {
 	})
 }
 
-// TestDirectoryMadeAnew with the same names: its counters say that nothing
-// happened.
+// TestDirectoryMadeAnew with the same names: its counters say that nothing happened.
 func TestDirectoryMadeAnew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		fill := func(data string) {
@@ -194,8 +192,7 @@ func TestZxidsComeAgain(t *testing.T) {
 	})
 }
 
-// TestServersGoBack: they are restored from a backup that has the session, and
-// what has the same numbers there is something else.
+// TestServersGoBack: they are restored from a backup that has the session, and what has the same numbers there is something else.
 func TestServersGoBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const address = "backup:2181"
@@ -214,8 +211,7 @@ func TestServersGoBack(t *testing.T) {
 			go func() { _ = backup.Serve(l) }()
 			return l
 		}
-		// Sessions begun in the same instant have the same id. The one on the
-		// backup lives for 40 s.
+		// Sessions begun in the same instant have the same id. The one on the backup lives for 40 s.
 		l := listen()
 		raw, err := w.Net.Client("raw").Dial(w.Context(), "tcp", address)
 		must(w, err)
@@ -335,8 +331,7 @@ func TestManyMembers(t *testing.T) {
 	})
 }
 
-// TestStormIsPaced: the more members there are, the fewer readings while many
-// come, but the first is seen at once.
+// TestStormIsPaced: the more members there are, the fewer readings while many come, but the first is seen at once.
 func TestStormIsPaced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for i := range 300 {
@@ -361,8 +356,7 @@ func TestStormIsPaced(t *testing.T) {
 	})
 }
 
-// TestAllAgree throws everything at a few members and then lets them settle:
-// every view must be what the server holds.
+// TestAllAgree throws everything at a few members and then lets them settle: every view must be what the server holds.
 func TestAllAgree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		seed, steps := rapid.Uint64().Draw(r, "seed"), rapid.SliceOfN(rapid.Custom(drawStep), 1, 25).Draw(r, "steps")

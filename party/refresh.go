@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Refresh makes Run read the directory again, after a Sync, and waits until the view
-// is published. It returns an error if ctx ends before, and ErrStopped if Run does.
+// Refresh makes Run read the directory again, after a Sync, and waits until the view is published. It returns an error if ctx
+// ends before, and ErrStopped if Run does.
 func (p *Party) Refresh(ctx context.Context) error {
 	done := make(chan struct{})
 	request := p.refresh

@@ -15,17 +15,15 @@ import (
 const (
 	// retryPause is the time between two attempts after an error.
 	retryPause = 100 * time.Millisecond
-	// pacePerMember times the number of members is the least time between two
-	// readings of the directory, up to maxPace: while many members join at once, each
-	// of them reads all the others, and must not do so once for each join.
+	// pacePerMember times the number of members is the least time between two readings of the directory, up to maxPace: while
+	// many members join at once, each of them reads all the others, and must not do so once for each join.
 	pacePerMember = time.Millisecond
 	maxPace       = time.Second
 )
 
-// Run joins, watches, and publishes views until ctx ends; then it leaves, for
-// which it takes at most one session timeout, and returns nil. Run holds the
-// session meanwhile. It returns an error if another attempt is of no use:
-// ErrNameTaken, ErrStarted, or a fatal error of package session.
+// Run joins, watches, and publishes views until ctx ends; then it leaves, for which it takes at most one session timeout, and
+// returns nil. Run holds the session meanwhile. It returns an error if another attempt is of no use: ErrNameTaken, ErrStarted, or
+// a fatal error of package session.
 func (p *Party) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
 		return fmt.Errorf("party: %s: %w", p.path, ErrStarted)
@@ -194,8 +192,7 @@ func (l *loop) wait(ctx context.Context) {
 	}
 }
 
-// look reads the directory and publishes the view. If this member's znode is missing, look
-// creates it first.
+// look reads the directory and publishes the view. If this member's znode is missing, look creates it first.
 func (l *loop) look(ctx context.Context) error {
 	for {
 		if l.wanted() && l.absent {
@@ -203,8 +200,8 @@ func (l *loop) look(ctx context.Context) error {
 				return err
 			}
 		}
-		// No Sync is needed: a session reads its own writes, and its beginning was a
-		// write, so it reads everything that was written before.
+		// No Sync is needed: a session reads its own writes, and its beginning was a write, so it reads everything that was
+		// written before.
 		names, directory, err := l.list(ctx)
 		if errors.Is(err, session.ErrNoNode) {
 			if err := l.inc.EnsurePath(ctx, l.path); err != nil {
@@ -271,7 +268,8 @@ func (l *loop) checkOwn(ctx context.Context, view *View) error {
 	case own != 0:
 		return fmt.Errorf("%w: znode %s was replaced by one of %s: %s", ErrNameTaken, l.node, owner(r.Session), advice(r.Session))
 	case until.IsZero(), l.takenConn != l.sess.Stats().Reconnects:
-		// The wait begins anew after a reconnect, which may be due to a new leader: that gives all sessions their whole timeout again.
+		// The wait begins anew after a reconnect, which may be due to a new leader: that gives all sessions their whole timeout
+		// again.
 		patience := l.sess.MaxExpiry()
 		l.takenUntil, l.takenConn = time.Now().Add(patience), l.sess.Stats().Reconnects
 		l.held = fmt.Errorf("%w: %s is owned by %s; waiting until %s for it to go",

@@ -11,40 +11,38 @@ import (
 // Member is one child of the directory.
 type Member struct {
 	Name string
-	// Czxid is the zxid of the znode's creation: a member that left and joined again
-	// has another one. 0 if the metadata can't be read.
+	// Czxid is the zxid of the znode's creation: a member that left and joined again has another one. 0 if the metadata can't be
+	// read.
 	Czxid int64
-	// Mzxid is the zxid of the last write of the record: it is larger than Czxid if
-	// somebody changed the record in place.
+	// Mzxid is the zxid of the last write of the record: it is larger than Czxid if somebody changed the record in place.
 	Mzxid int64
 	// Ctime is when the znode was created, by the servers' clock, in ms since 1970. 0 if the metadata can't be read.
 	Ctime int64
-	// Session is the id of the ZooKeeper session that owns the znode. 0 means that none
-	// does: the znode is persistent, and stays until somebody deletes it.
+	// Session is the id of the ZooKeeper session that owns the znode. 0 means that none does: the znode is persistent, and stays
+	// until somebody deletes it.
 	Session int64
 	// Data is the member's record; nil if Err is set.
 	Data []byte
-	// Err is why the record can't be read: ErrRecordTooLarge, or an error of
-	// package session. The znode counts as a member all the same.
+	// Err is why the record can't be read: ErrRecordTooLarge, or an error of package session. The znode counts as a member all
+	// the same.
 	Err error
 }
 
 // View is the members of a directory at one moment. It never changes, and must not be changed.
 type View struct {
-	// Version grows by one with each change: of the members, of Joined, of
-	// NameHeld, of the Incarnation, or of a record that somebody changed in place.
+	// Version grows by one with each change: of the members, of Joined, of NameHeld, of the Incarnation, or of a record that
+	// somebody changed in place.
 	Version uint64
 	// Members are sorted by name byte by byte.
 	Members []Member
 	// Joined reports whether the Party's own znode is among Members.
 	Joined bool
-	// NameHeld wraps ErrNameHeld while another session holds the Party's name and the
-	// Party waits for that znode to go; otherwise it is nil.
+	// NameHeld wraps ErrNameHeld while another session holds the Party's name and the Party waits for that znode to go; otherwise
+	// it is nil.
 	NameHeld error
 	// Incarnation is the incarnation of the session under which the members were read.
 	Incarnation *session.Incarnation
-	// At is when the members were last read from ZooKeeper. [Party.View] may
-	// return a view of the same version with a later time.
+	// At is when the members were last read from ZooKeeper. [Party.View] may return a view of the same version with a later time.
 	At time.Time
 }
 
@@ -57,8 +55,8 @@ func (v *View) Member(name string) (Member, bool) {
 	return v.Members[i], true
 }
 
-// same reports whether v differs from old only in Version and At. Equal mzxids mean
-// equal czxids, and equal members mean an equal Joined.
+// same reports whether v differs from old only in Version and At. Equal mzxids mean equal czxids, and equal members mean an equal
+// Joined.
 func (v *View) same(old *View) bool {
 	return old != nil && v.Incarnation == old.Incarnation && v.NameHeld == old.NameHeld && //nolint:errorlint // the same value
 		slices.EqualFunc(v.Members, old.Members, func(a, b Member) bool {

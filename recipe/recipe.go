@@ -16,30 +16,31 @@ import (
 	"fmt"
 )
 
-// Hold is a lock, a lease of package semaphore or of package lease, or an entry of a queue, that this process has until the hold's
-// context ends.
+// Hold is a lock, a lease of package semaphore or of package lease, or an entry of a queue, that this process has until the
+// hold's context ends.
 type Hold interface {
-	// Context returns the context that ends, with a cause, when the hold can't be trusted any more. It is not derived
-	// from the context of the call that returned the hold.
+	// Context returns the context that ends, with a cause, when the hold can't be trusted any more. It is not derived from the
+	// context of the call that returned the hold.
 	Context() context.Context
 
-	// Valid reports whether the hold may be relied on at this moment. It does no I/O and costs nanoseconds: call it right
-	// before each effect. The context may end a moment after Valid has become false.
+	// Valid reports whether the hold may be relied on at this moment. It does no I/O and costs nanoseconds: call it right before
+	// each effect. The context may end a moment after Valid has become false.
 	Valid() bool
 
 	// Node returns the path of the znode of the hold.
 	Node() string
 
-	// Release ends the hold and removes its znode. Call it when the work under Context has returned, also when the hold was
-	// lost. When ctx ends first, the error wraps the cause and the removal goes on in the background.
+	// Release ends the hold and removes its znode. Call it when the work under Context has returned, also when the hold was lost.
+	// When ctx ends first, the error wraps the cause and the removal goes on in the background.
 	Release(ctx context.Context) error
 }
 
-// ErrNoFunction says that the function given to Do or Run is nil. They return it at once, wrapped with the recipe's name and path.
+// ErrNoFunction says that the function given to Do or Run is nil. They return it at once, wrapped with the recipe's name and
+// path.
 var ErrNoFunction = errors.New("no function to call")
 
-// BlockedError says what blocked a call when it ended: a znode, or the members of a barrier that were missing. It wraps the cause of
-// the end, or the error of a call that does not wait, such as lock.ErrNotAcquired.
+// BlockedError says what blocked a call when it ended: a znode, or the members of a barrier that were missing. It wraps the cause
+// of the end, or the error of a call that does not wait, such as lock.ErrNotAcquired.
 type BlockedError struct {
 	Recipe     string // the recipe's package, such as "lock"
 	Path       string // the path of the lock, the semaphore, the queue or the barrier

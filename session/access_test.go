@@ -135,8 +135,8 @@ func TestAuthRefused(t *testing.T) {
 	})
 }
 
-// Once it has worked, credentials that do not open the check path any more end trust, but not at once the session: an
-// operator may have slipped.
+// Once it has worked, credentials that do not open the check path any more end trust, but not at once the session: an operator
+// may have slipped.
 func TestAccessWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.start("a", nil)

@@ -18,9 +18,9 @@ const (
 // call sends the request f through go-zookeeper, and waits for its outcome, or for the end of ctx or of the ZooKeeper session.
 // call repeats f while surely nothing was done; a read also when its reply was lost.
 //
-// f runs on a goroutine of its own, because go-zookeeper knows no contexts. f may still run when call has returned; its result
-// is then dropped. A write that its caller gave up may not even be in go-zookeeper's queue at that time. So later calls wait
-// for its outcome: a read that looks for a write must be sent after it.
+// f runs on a goroutine of its own, because go-zookeeper knows no contexts. f may still run when call has returned; its result is
+// then dropped. A write that its caller gave up may not even be in go-zookeeper's queue at that time. So later calls wait for its
+// outcome: a read that looks for a write must be sent after it.
 func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T, error)) (T, error) {
 	type outcome struct {
 		value T

@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A write that its caller gives up may not be queued yet. What is called after that must not overtake it: a look would not
-// find what is written later.
+// A write that its caller gives up may not be queued yet. What is called after that must not overtake it: a look would not find
+// what is written later.
 func TestLookAfterAWriteThatWasGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := make(chan struct{})

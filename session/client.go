@@ -24,9 +24,9 @@ var (
 	errStale     = errors.New("session: no proof of life through this server")
 )
 
-// client is one go-zookeeper client, which lives as long as one ZooKeeper session. It does not connect again once that session
-// is over, so a request in its queue can run in no other session. (A go-zookeeper client left alone makes a new session and
-// runs its old queue there.)
+// client is one go-zookeeper client, which lives as long as one ZooKeeper session. It does not connect again once that session is
+// over, so a request in its queue can run in no other session. (A go-zookeeper client left alone makes a new session and runs its
+// old queue there.)
 type client struct {
 	s            *Session
 	opts         *Options
@@ -103,8 +103,8 @@ func (c *client) reading() reading {
 	}
 }
 
-// newClient starts a client, which runs until end is called: ctx, which is runner.life, never ends. rejectedZxid is the
-// runner's, too.
+// newClient starts a client, which runs until end is called: ctx, which is runner.life, never ends. rejectedZxid is the runner's,
+// too.
 func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, error) {
 	c := &client{
 		s:       s,
@@ -165,8 +165,8 @@ func (c *client) mayConnect() error {
 	return nil
 }
 
-// connectWriting records that a connect request is about to be written. It returns the moment, and whether the request must
-// hide the last zxid.
+// connectWriting records that a connect request is about to be written. It returns the moment, and whether the request must hide
+// the last zxid.
 func (c *client) connectWriting() (now instant, hideLastZxid bool) {
 	now = c.s.now()
 	c.mu.Lock()
@@ -178,10 +178,10 @@ func (c *client) connectWriting() (now instant, hideLastZxid bool) {
 	return now, hideLastZxid
 }
 
-// hideZxid makes further connect requests send zxid 0. A server closes the connection of a client whose last zxid is larger
-// than its own, as after a loss of its data; it also closes connections when it has no quorum, and the client can't tell
-// which it is. If a client sends zxid 0, the server answers whether the session is alive. Hiding the zxid is safe, because
-// by now nobody relies any more on what was read. A go-zookeeper client would be refused for ever (go-zookeeper/zk#37).
+// hideZxid makes further connect requests send zxid 0. A server closes the connection of a client whose last zxid is larger than
+// its own, as after a loss of its data; it also closes connections when it has no quorum, and the client can't tell which it is.
+// If a client sends zxid 0, the server answers whether the session is alive. Hiding the zxid is safe, because by now nobody
+// relies any more on what was read. A go-zookeeper client would be refused for ever (go-zookeeper/zk#37).
 //
 // The caller read the client's state before. hideZxid does nothing when a connection was made since, or no server was reached.
 func (c *client) hideZxid(now instant) {
@@ -213,8 +213,8 @@ func (c *client) observeZxid(zxid int64) {
 func (c *client) connectAnswered(written instant, reply connectReply) error {
 	if id := c.id.Load(); id != 0 && id != reply.id {
 		// Another id is allowed for a client that was never connected: if its first handshake broke off after the connect reply,
-		// at the credentials, go-zookeeper never learned of that session, and no request was sent in it. The next handshake
-		// made another session, which takes its place.
+		// at the credentials, go-zookeeper never learned of that session, and no request was sent in it. The next handshake made
+		// another session, which takes its place.
 		c.mu.Lock()
 		unused := c.links == 0
 		if unused {
@@ -335,8 +335,8 @@ func (c *client) linkDown(n *netConn, err error) {
 	c.s.nudge()
 }
 
-// unreachable records that no server accepts connections. That is no refusal of the session, which may still be alive when
-// the servers come back.
+// unreachable records that no server accepts connections. That is no refusal of the session, which may still be alive when the
+// servers come back.
 func (c *client) unreachable() {
 	c.mu.Lock()
 	c.reachableSince = c.s.now()
@@ -362,8 +362,8 @@ func (c *client) prove(sent instant) {
 	})
 }
 
-// proved records an answered proof. It returns until when the session may be trusted now, and whether that is long enough for
-// the next proof to be answered in time.
+// proved records an answered proof. It returns until when the session may be trusted now, and whether that is long enough for the
+// next proof to be answered in time.
 func (c *client) proved(sent instant) (end instant, lasting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -394,9 +394,9 @@ func (c *client) start(f func()) bool {
 	return true
 }
 
-// end ends the client, with cause as the reason: no request is sent any more, those in flight end, and go-zookeeper is
-// closed, which also closes the ZooKeeper session if a server can be reached. end returns at once; done is closed when
-// nothing of the client is left.
+// end ends the client, with cause as the reason: no request is sent any more, those in flight end, and go-zookeeper is closed,
+// which also closes the ZooKeeper session if a server can be reached. end returns at once; done is closed when nothing of the
+// client is left.
 func (c *client) end(cause error) (done <-chan struct{}) {
 	c.cancel(cause)
 	c.watches.close()

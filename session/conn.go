@@ -13,15 +13,15 @@ import (
 
 // netConn is a connection for go-zookeeper, and does what go-zookeeper lacks:
 //
-//   - It writes the configured timeout into the connect request and reads the granted one from the reply. (go-zookeeper
-//     asks for the timeout that it was last granted, so one server with a lower limit would lower it for good.)
+//   - It writes the configured timeout into the connect request and reads the granted one from the reply. (go-zookeeper asks for
+//     the timeout that it was last granted, so one server with a lower limit would lower it for good.)
 //   - It hides go-zookeeper's last zxid while servers refuse the session (client.hideZxid).
-//   - It presents the credentials as part of the handshake. (go-zookeeper's own way can block for ever when the
-//     connection breaks meanwhile.)
+//   - It presents the credentials as part of the handshake. (go-zookeeper's own way can block for ever when the connection breaks
+//     meanwhile.)
 //   - It limits the time of the handshake. (go-zookeeper waits for 6.7 T.)
 //   - It passes on whole frames only, and only those that go-zookeeper can decode; otherwise it drops the connection.
-//   - It sets the watch flag in reads that somebody waits on a watch of. (go-zookeeper's own lists of watches are never
-//     used: they grow with each call, and setting them again after a reconnect is a data race.)
+//   - It sets the watch flag in reads that somebody waits on a watch of. (go-zookeeper's own lists of watches are never used:
+//     they grow with each call, and setting them again after a reconnect is a data race.)
 type netConn struct {
 	net.Conn
 	c       *client
@@ -204,8 +204,8 @@ func (n *netConn) authenticate(a Auth) error {
 	return nil
 }
 
-// largest looks at the header of the next frame, and returns how large that frame may be. Answers that nobody asked for must
-// take no memory, even when they are really sent.
+// largest looks at the header of the next frame, and returns how large that frame may be. Answers that nobody asked for must take
+// no memory, even when they are really sent.
 func (n *netConn) largest() (int, error) {
 	head, err := n.r.Peek(4)
 	if err != nil {

@@ -77,8 +77,8 @@ func (c *client) dialTarget(ctx context.Context, t target) (net.Conn, error) {
 }
 
 // handshakeCap returns how long a server may take to accept the connection, and then once more to answer the handshake: long
-// enough for a slow path, short enough to try several servers before trust ends. Without a trusted incarnation it may be
-// longer: a path that is slow, but fast enough for a session, would otherwise never lead to one.
+// enough for a slow path, short enough to try several servers before trust ends. Without a trusted incarnation it may be longer:
+// a path that is slow, but fast enough for a session, would otherwise never lead to one.
 func (c *client) handshakeCap() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,8 +89,8 @@ func (c *client) handshakeCap() time.Duration {
 	return min(c.hosts.patience(max(shortCap, 2*c.rtt)), most)
 }
 
-// explain names the server in err, and what is usually wrong, when the server has closed the connection during the handshake
-// or answered in another protocol: err alone may be no more than "EOF". explain returns other errors as they are.
+// explain names the server in err, and what is usually wrong, when the server has closed the connection during the handshake or
+// answered in another protocol: err alone may be no more than "EOF". explain returns other errors as they are.
 func (c *client) explain(address string, err error) error {
 	var did string
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)

@@ -4,8 +4,8 @@
 //
 // [Start] makes a [Session], which runs until [Session.Close]. A program that uses [New] instead runs the Session itself, with
 // [Session.Run]. A Session returns incarnations: an [Incarnation] is one unbroken stretch of trust in one ZooKeeper session.
-// Whatever is true only because of the session (membership, claims, locks) must live under [Incarnation.Context], and each
-// effect that relies on it must be preceded by [Incarnation.Trusted]:
+// Whatever is true only because of the session (membership, claims, locks) must live under [Incarnation.Context], and each effect
+// that relies on it must be preceded by [Incarnation.Trusted]:
 //
 //	s, err := session.Start(ctx, []string{"zk1", "zk2", "zk3"}, session.Options{})
 //	…
@@ -14,16 +14,16 @@
 //	…
 //	path, err := inc.Create(inc.Context(), "/members/me", nil, session.Ephemeral)
 //
-// ZooKeeper tells a client that its session has expired only when the client reaches a server again. A client that is cut
-// off does not learn it, while others see that its ephemeral znodes are gone. So a Session decides by its own clock.
+// ZooKeeper tells a client that its session has expired only when the client reaches a server again. A client that is cut off
+// does not learn it, while others see that its ephemeral znodes are gone. So a Session decides by its own clock.
 //
 // # State
 //
-// A Session writes nothing but its chroot, if it has one that is missing. Every T/6 (T is the session timeout) it sends a
-// proof of life: a multi of one check of [Options].CheckPath, which goes through the quorum, changes nothing and wakes no
-// watch. Signs of life are answered proofs and answered connect requests. Each counts from the moment when it was sent. Let p be
-// the newest answered proof, and s the newest sign of life that is at least T/6 older than the newest sign of life; if there is
-// none, s is the oldest that is known. Trust ends at
+// A Session writes nothing but its chroot, if it has one that is missing. Every T/6 (T is the session timeout) it sends a proof
+// of life: a multi of one check of [Options].CheckPath, which goes through the quorum, changes nothing and wakes no watch. Signs
+// of life are answered proofs and answered connect requests. Each counts from the moment when it was sent. Let p be the newest
+// answered proof, and s the newest sign of life that is at least T/6 older than the newest sign of life; if there is none, s is
+// the oldest that is known. Trust ends at
 //
 //	min(p + 2/3 T, s + 5/6 T)
 //
@@ -40,45 +40,45 @@
 //
 // # Guarantees
 //
-//   - While [Incarnation.Trusted] returns true, no server has ended the session, if T is at least three ticks, all servers
-//     have the same tickTime and session timeout limits, and clocks run at the same rate up to T/6 in 5/6 T.
+//   - While [Incarnation.Trusted] returns true, no server has ended the session, if T is at least three ticks, all servers have
+//     the same tickTime and session timeout limits, and clocks run at the same rate up to T/6 in 5/6 T.
 //   - Trusted, once false, stays false. The context ends right after, with cause [ErrTrustLost], [ErrSessionExpired] or
 //     [ErrClosed].
-//   - A request never runs in another ZooKeeper session than that of its incarnation. Each ZooKeeper session has one client,
-//     and a client that can't reconnect is replaced.
+//   - A request never runs in another ZooKeeper session than that of its incarnation. Each ZooKeeper session has one client, and
+//     a client that can't reconnect is replaced.
 //   - A loss of the servers' data is noticed after T. A client whose connections were refused for that long relies on nothing
 //     that it has read; it connects with zxid 0, because a server with an older zxid would refuse it without saying whether the
 //     session is alive.
 //   - [Incarnation.History] differs when the servers may have lost data since the incarnation before, in the same ZooKeeper
 //     session too, as when they were restored from a backup: zxids and versions remembered from before mean nothing then.
-//   - When a server refuses proofs of life, another server is tried while trust lasts. When all proofs are refused for 2 T
-//     (an ACL or the credentials were changed), the session is given up, which deletes its ephemeral znodes. New sessions are
-//     made and tried for as long as that lasts; once a proof is accepted there is an incarnation again. A Session whose first
-//     proof is refused ends with [ErrAuthFailed] instead. Proofs without an answer are no reason to give a session up.
-//   - A write that returns anything but [ErrUncertain] was done, or was not and never will be. Reads are repeated until
-//     they are answered.
-//   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after 4/5 T to T without any of
-//     these, at random, so that members do not all read at once. The watch of [Incarnation.ChildrenLasting] waits for a
-//     change, or the end of the connection or the incarnation, however long that takes. A server keeps one watch for each
-//     path and kind, however often a watch is asked for.
-//   - A server that sends garbage, or nothing, costs a connection and some time; never a panic or much memory. It has a
-//     second to accept the connection and another to answer the handshake; longer where the path is slow or all servers
-//     were too slow, but never more than T/4 each, or 2/3 T while there is no incarnation. Only answers to reads of data,
-//     of children or of an ACL may be large, up to 16 MiB of what was really sent.
+//   - When a server refuses proofs of life, another server is tried while trust lasts. When all proofs are refused for 2 T (an
+//     ACL or the credentials were changed), the session is given up, which deletes its ephemeral znodes. New sessions are made
+//     and tried for as long as that lasts; once a proof is accepted there is an incarnation again. A Session whose first proof is
+//     refused ends with [ErrAuthFailed] instead. Proofs without an answer are no reason to give a session up.
+//   - A write that returns anything but [ErrUncertain] was done, or was not and never will be. Reads are repeated until they are
+//     answered.
+//   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after 4/5 T to T without any of these,
+//     at random, so that members do not all read at once. The watch of [Incarnation.ChildrenLasting] waits for a change, or the
+//     end of the connection or the incarnation, however long that takes. A server keeps one watch for each path and kind, however
+//     often a watch is asked for.
+//   - A server that sends garbage, or nothing, costs a connection and some time; never a panic or much memory. It has a second to
+//     accept the connection and another to answer the handshake; longer where the path is slow or all servers were too slow, but
+//     never more than T/4 each, or 2/3 T while there is no incarnation. Only answers to reads of data, of children or of an ACL
+//     may be large, up to 16 MiB of what was really sent.
 //   - Run, Close and a Start that fails leave no goroutine behind, unless [Options].Dial does not return when its context ends.
 //
 // # Not guaranteed
 //
-//   - That trust is right when all servers lose their data at once, or when the machine is stopped from outside together with
-//     all its clocks.
-//   - That what Trusted has checked is still so when the effect happens: the process can be stopped in between. Only a
-//     fencing token that is checked where the effect happens closes that gap.
+//   - That trust is right when all servers lose their data at once, or when the machine is stopped from outside together with all
+//     its clocks.
+//   - That what Trusted has checked is still so when the effect happens: the process can be stopped in between. Only a fencing
+//     token that is checked where the effect happens closes that gap.
 //   - That a wrong password is noticed, if everybody may read [Options].CheckPath.
 //
 // # Concurrency
 //
-// Every method of Session, Incarnation and Watch may be called from any goroutine. Blocking calls end with their context,
-// with the ZooKeeper session, and with Run. Close returns only when the session has ended; its context ends only the wait for
-// holders. A context that ends after a write was sent ends only the wait: the call then returns [ErrUncertain]. At most 512
-// requests are in flight; further ones wait. A Session calls no code of the user's but [Options].Dial and [Options].Logger.
+// Every method of Session, Incarnation and Watch may be called from any goroutine. Blocking calls end with their context, with
+// the ZooKeeper session, and with Run. Close returns only when the session has ended; its context ends only the wait for holders.
+// A context that ends after a write was sent ends only the wait: the call then returns [ErrUncertain]. At most 512 requests are
+// in flight; further ones wait. A Session calls no code of the user's but [Options].Dial and [Options].Logger.
 package session

@@ -10,8 +10,8 @@ import (
 var (
 	// ErrNoNode says that the znode does not exist. ClassFatal: the same call fails again until somebody creates the znode.
 	ErrNoNode = errors.New("session: no such znode")
-	// ErrNodeExists says that the znode to be created exists already. Its EphemeralOwner is the session that it belongs
-	// to. ClassFatal.
+	// ErrNodeExists says that the znode to be created exists already. Its EphemeralOwner is the session that it belongs to.
+	// ClassFatal.
 	ErrNodeExists = errors.New("session: znode exists")
 	// ErrBadVersion says that the znode has another version than the one given: read the znode again. ClassFatal.
 	ErrBadVersion = errors.New("session: version conflict")
@@ -19,31 +19,30 @@ var (
 	ErrNotEmpty = errors.New("session: znode has children")
 	// ErrNoAuth says that the znode's ACL does not allow this session the operation. ClassFatal.
 	ErrNoAuth = errors.New("session: not allowed by the acl")
-	// ErrInvalidACL says that the server does not accept the ACL, for instance an auth-scheme ACL on a connection
-	// that has not authenticated. ClassFatal.
+	// ErrInvalidACL says that the server does not accept the ACL, for instance an auth-scheme ACL on a connection that has not
+	// authenticated. ClassFatal.
 	ErrInvalidACL = errors.New("session: invalid acl")
-	// ErrAuthFailed says that the servers refused the credentials, or that the credentials do not allow reading
-	// Options.CheckPath and never did. ClassFatal.
+	// ErrAuthFailed says that the servers refused the credentials, or that the credentials do not allow reading Options.CheckPath
+	// and never did. ClassFatal.
 	ErrAuthFailed = errors.New("session: authentication failed")
 	// ErrEphemeralParent says that an ephemeral znode can't have children. ClassFatal.
 	ErrEphemeralParent = errors.New("session: ephemeral znodes have no children")
 	// ErrQuotaExceeded says that the operation would exceed a quota that the server enforces. ClassFatal.
 	ErrQuotaExceeded = errors.New("session: quota exceeded")
-	// ErrSessionExpired says that the ZooKeeper session of this incarnation is over: its ephemeral znodes are deleted, or
-	// will be. ClassRetryable: on the next incarnation.
+	// ErrSessionExpired says that the ZooKeeper session of this incarnation is over: its ephemeral znodes are deleted, or will
+	// be. ClassRetryable: on the next incarnation.
 	ErrSessionExpired = errors.New("session: ZooKeeper session is over")
 	// ErrTrustLost is the cause with which an incarnation ends when its ZooKeeper session was not proved alive in time. The
 	// session may live on. ClassRetryable: on the next incarnation.
 	ErrTrustLost = errors.New("session: trust lost")
-	// ErrUncertain says that a write has no known outcome: its reply was lost, or the caller gave up. It may have
-	// happened, and may still happen until the ZooKeeper session ends. ClassUncertain: call Sync and read what is there,
-	// before you repeat anything.
+	// ErrUncertain says that a write has no known outcome: its reply was lost, or the caller gave up. It may have happened, and
+	// may still happen until the ZooKeeper session ends. ClassUncertain: call Sync and read what is there, before you repeat
+	// anything.
 	ErrUncertain = errors.New("session: outcome unknown")
-	// ErrBusy says that the server did not take the request, because the server throttles requests or the session has moved
-	// to another server. Nothing was done. ClassRetryable.
+	// ErrBusy says that the server did not take the request, because the server throttles requests or the session has moved to
+	// another server. Nothing was done. ClassRetryable.
 	ErrBusy = errors.New("session: server busy")
-	// ErrServer is an error answer for which this package has no error of its own; its text has the server's code.
-	// ClassFatal.
+	// ErrServer is an error answer for which this package has no error of its own; its text has the server's code. ClassFatal.
 	ErrServer = errors.New("session: server error")
 	// ErrRolledBack is the error of an operation that was not done because another operation of its Multi was refused.
 	// ClassFatal.
@@ -52,8 +51,8 @@ var (
 	ErrClosed = errors.New("session: closed")
 	// ErrTooLarge says that a request is larger than Options.MaxPacket; nothing was sent. ClassFatal.
 	ErrTooLarge = errors.New("session: request too large")
-	// ErrEphemeralBudget says that the paths of this session's ephemeral znodes would take more than
-	// Options.EphemeralBudget bytes; nothing was sent. ClassFatal.
+	// ErrEphemeralBudget says that the paths of this session's ephemeral znodes would take more than Options.EphemeralBudget
+	// bytes; nothing was sent. ClassFatal.
 	ErrEphemeralBudget = errors.New("session: budget of ephemeral znodes used up")
 	// ErrInvalidPath says that a path is not one that CheckPath accepts. ClassFatal.
 	ErrInvalidPath = errors.New("session: invalid path")
@@ -90,9 +89,9 @@ func (c Class) String() string {
 	}
 }
 
-// Classify returns the class of an error of this package, however it is wrapped. An error that is ErrUncertain and something
-// else besides (the session ended, the caller's context did) is uncertain, because that is what the caller must act on. The
-// error of a context is fatal, because the caller asked for the end; so is every error that is not of this package.
+// Classify returns the class of an error of this package, however it is wrapped. An error that is ErrUncertain and something else
+// besides (the session ended, the caller's context did) is uncertain, because that is what the caller must act on. The error of a
+// context is fatal, because the caller asked for the end; so is every error that is not of this package.
 func Classify(err error) Class {
 	switch {
 	case err == nil:
@@ -111,8 +110,8 @@ func Classify(err error) Class {
 // Retryable reports whether Classify(err) is ClassRetryable.
 func Retryable(err error) bool { return Classify(err) == ClassRetryable }
 
-// Final reports whether err says that the session has ended for good, or is about to: it is closed ([ErrClosed]), or the servers refuse
-// its credentials ([ErrAuthFailed]). Such an error is not about the znode of the call, and no later call helps.
+// Final reports whether err says that the session has ended for good, or is about to: it is closed ([ErrClosed]), or the servers
+// refuse its credentials ([ErrAuthFailed]). Such an error is not about the znode of the call, and no later call helps.
 func Final(err error) bool { return errors.Is(err, ErrClosed) || errors.Is(err, ErrAuthFailed) }
 
 // MultiError is the error of a Multi of which an operation was refused. No operation of that Multi was done.

@@ -35,8 +35,8 @@ func grant(timeout, password int32) []byte {
 	return frame(be(0, timeout), be(0, 77), be(password), make([]byte, 16))
 }
 
-// evil is a hostile server. It answers the connect request with hello, and every later request with what answer makes of its
-// xid and operation. nil is silence.
+// evil is a hostile server. It answers the connect request with hello, and every later request with what answer makes of its xid
+// and operation. nil is silence.
 type evil struct {
 	hello    []byte
 	answer   func(xid, op int32) []byte

@@ -24,8 +24,8 @@ func (s *Session) Format(f fmt.State, _ rune) {
 
 func write(w io.Writer, text string) { _, _ = io.WriteString(w, text) } // fmt.State always succeeds
 
-// String returns the options that are set, without secrets: the schemes and users of Auth, the schemes of ACL, and only that
-// they are set for the others that may hold a secret.
+// String returns the options that are set, without secrets: the schemes and users of Auth, the schemes of ACL, and only that they
+// are set for the others that may hold a secret.
 func (o Options) String() string {
 	var parts []string
 	for _, a := range o.attrs() {

@@ -198,8 +198,8 @@ func (p *parser) bytes() []byte {
 // text skips a string, which must not be null: go-zookeeper reads every length but that of buffers as unsigned.
 func (p *parser) text() { p.skip(int(p.int32())) }
 
-// count reads the length of a vector whose elements have at least size bytes. The vector must not be null either:
-// go-zookeeper would make one of 2^32-1 elements.
+// count reads the length of a vector whose elements have at least size bytes. The vector must not be null either: go-zookeeper
+// would make one of 2^32-1 elements.
 func (p *parser) count(size int) int {
 	n := int(p.int32())
 	if n < 0 || n > len(p.rest)/size {

@@ -254,8 +254,8 @@ func newSession(tb testing.TB, auth []Auth) *Session {
 }
 
 // FuzzConnectReply plays a hostile server from the first byte on: after the connect request all that it says is read as
-// go-zookeeper would read it. Nothing may panic or take memory by lengths that are only claimed; what is handed on must be
-// what go-zookeeper can decode; the first frame that is not ends the connection.
+// go-zookeeper would read it. Nothing may panic or take memory by lengths that are only claimed; what is handed on must be what
+// go-zookeeper can decode; the first frame that is not ends the connection.
 func FuzzConnectReply(f *testing.F) {
 	good := append(be32(36), connectBody(6000, 7, 16)...)
 	f.Add(good, int64(0), false)
@@ -323,8 +323,8 @@ func FuzzConnectReply(f *testing.F) {
 	})
 }
 
-// FuzzFrames feeds what a hostile server may send to all that parses it: nothing may panic or allocate by lengths that
-// are only claimed, and what is accepted as a reply must be decodable.
+// FuzzFrames feeds what a hostile server may send to all that parses it: nothing may panic or allocate by lengths that are only
+// claimed, and what is accepted as a reply must be decodable.
 func FuzzFrames(f *testing.F) {
 	f.Add(append(be32(37), connectBody(6000, 7, 16)...))
 	f.Add(append(be32(8), make([]byte, 8)...))

@@ -283,8 +283,7 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// Events that are garbage wake nobody for whom they are not, whatever type, state and path they have, and however many there
-// are.
+// Events that are garbage wake nobody for whom they are not, whatever type, state and path they have, and however many there are.
 func TestGarbageEvents(t *testing.T) {
 	event := func(kind, state int32, path string) []byte {
 		return frame(be(-1, -1, -1, 0), be(kind, state, int32(len(path))), []byte(path))

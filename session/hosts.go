@@ -28,9 +28,9 @@ type target struct {
 	host    string // the configured name, for TLS
 }
 
-// hosts decides which server to connect to next. In a round every address is tried once, in random order, the one that was
-// tried last at the end. Names are resolved anew for each round, and between rounds there is a pause (roundPause).
-// (go-zookeeper resolves once, and pauses for a flat second.)
+// hosts decides which server to connect to next. In a round every address is tried once, in random order, the one that was tried
+// last at the end. Names are resolved anew for each round, and between rounds there is a pause (roundPause). (go-zookeeper
+// resolves once, and pauses for a flat second.)
 //
 // hosts is go-zookeeper's HostProvider, but in name only: the dialer asks for targets, because the dialer may wait. Only
 // go-zookeeper's connection loop calls its methods.
@@ -63,8 +63,8 @@ func (h *hosts) Init([]string) error { return nil }
 // Len returns 1: go-zookeeper sees one server.
 func (h *hosts) Len() int { return 1 }
 
-// Next returns a name for go-zookeeper's log. A true flag makes go-zookeeper drop the requests that it has not sent yet, wait
-// for up to a second, and notice that it was closed. That is right only when no connection may be made any more.
+// Next returns a name for go-zookeeper's log. A true flag makes go-zookeeper drop the requests that it has not sent yet, wait for
+// up to a second, and notice that it was closed. That is right only when no connection may be made any more.
 func (h *hosts) Next() (string, bool) { return "ensemble", h.c.mayConnect() != nil }
 
 // Connected records that a connection has made or resumed the session.

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Incarnation is one unbroken stretch of trust in one ZooKeeper session. Whatever is true only because of the session must
-// live under the incarnation's Context, and each effect that relies on it must be preceded by Trusted.
+// Incarnation is one unbroken stretch of trust in one ZooKeeper session. Whatever is true only because of the session must live
+// under the incarnation's Context, and each effect that relies on it must be preceded by Trusted.
 //
-// The operations of an incarnation never run in another ZooKeeper session. They go on working after trust has ended, for as
-// long as that session lives, so that what it holds can be released. When the session is over they return ErrSessionExpired
-// or ErrClosed. Every method may be called from any goroutine.
+// The operations of an incarnation never run in another ZooKeeper session. They go on working after trust has ended, for as long
+// as that session lives, so that what it holds can be released. When the session is over they return ErrSessionExpired or
+// ErrClosed. Every method may be called from any goroutine.
 type Incarnation struct {
 	c       *client
 	number  uint64          // from 1, in the order of incarnations of the Session
@@ -46,13 +46,13 @@ func (i *Incarnation) Number() uint64 { return i.number }
 func (i *Incarnation) SessionID() int64 { return i.id }
 
 // History returns a number that changes when the servers may have lost data since the incarnation before: in a new ZooKeeper
-// session, and in the same session after the servers refused it for so long that they may have come back with older data.
-// Then zxids and versions remembered from before are worth nothing: the servers give the same numbers again, to other data.
-// No client can see that a server was restored to its state of a moment ago if others have since written more than was lost.
+// session, and in the same session after the servers refused it for so long that they may have come back with older data. Then
+// zxids and versions remembered from before are worth nothing: the servers give the same numbers again, to other data. No client
+// can see that a server was restored to its state of a moment ago if others have since written more than was lost.
 func (i *Incarnation) History() uint64 { return i.history }
 
-// LeaderEpoch returns the leader's epoch as of the newest answer of the servers: the upper half of its zxid. Each election of
-// a leader changes it. An ensemble that was restored from a backup has elected a leader, too, and may accept its clients as if
+// LeaderEpoch returns the leader's epoch as of the newest answer of the servers: the upper half of its zxid. Each election of a
+// leader changes it. An ensemble that was restored from a backup has elected a leader, too, and may accept its clients as if
 // nothing had happened, with the same History. A single server never changes its epoch.
 func (i *Incarnation) LeaderEpoch() int64 { return i.c.epoch.Load() }
 
@@ -99,8 +99,8 @@ func (i *Incarnation) lapse(w *window) bool {
 	return i.window.CompareAndSwap(w, &window{end: w.end, over: true, ended: i.c.s.now.timeOf(w.end)})
 }
 
-// extend moves the end of the window, which may also come nearer. It returns false if trust has ended before: an incarnation
-// that was not trusted once is never trusted again.
+// extend moves the end of the window, which may also come nearer. It returns false if trust has ended before: an incarnation that
+// was not trusted once is never trusted again.
 func (i *Incarnation) extend(end instant) bool {
 	for {
 		w := i.window.Load()

@@ -15,8 +15,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// phases is at how many moments between two of the server's ticks the tests below begin: the server expires sessions at its
-// ticks alone, so how long one outlives its timeout depends on that.
+// phases is at how many moments between two of the server's ticks the tests below begin: the server expires sessions at its ticks
+// alone, so how long one outlives its timeout depends on that.
 const phases = 12
 
 // alive reports whether the server still has a session.
@@ -29,8 +29,8 @@ func (w *world) alive(id int64) bool {
 	return false
 }
 
-// outlives waits until the server has ended the incarnation's session, and returns how long before that its trust ended. It
-// is negative when the session was trusted after its end.
+// outlives waits until the server has ended the incarnation's session, and returns how long before that its trust ended. It is
+// negative when the session was trusted after its end.
 func (w *world) outlives(inc *session.Incarnation) time.Duration {
 	w.t.Helper()
 	for w.alive(inc.SessionID()) {
@@ -92,9 +92,9 @@ func (c *lateConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// An answer says that the session was alive when its proof was sent, not when the answer came. All answers take almost as
-// long as a connection is kept without any. The leader never hears of the last proof, because the follower that answers it
-// dies before it reports, and nothing else reaches the servers.
+// An answer says that the session was alive when its proof was sent, not when the answer came. All answers take almost as long as
+// a connection is kept without any. The leader never hears of the last proof, because the follower that answers it dies before it
+// reports, and nothing else reaches the servers.
 func TestTrustCountsFromTheSendingOfAProof(t *testing.T) {
 	const delay = timeout/3 - time.Millisecond // after T/3 the connection would be dropped, T/2 after the proof before
 	worst := time.Hour
@@ -170,8 +170,8 @@ func TestTrustCountsFromTheSendingOfAConnectRequest(t *testing.T) {
 	}
 }
 
-// A session that is closed is not trusted any more when the servers hear of it: what it held goes to others at once. The
-// clock is made to stop for a second where trust is ended, which gives the request to close all the time it needs.
+// A session that is closed is not trusted any more when the servers hear of it: what it held goes to others at once. The clock is
+// made to stop for a second where trust is ended, which gives the request to close all the time it needs.
 func TestTrustEndsBeforeTheSessionIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s, err := session.New([]string{"zk:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client("a").Dial})

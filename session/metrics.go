@@ -102,6 +102,6 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Collector returns the metrics of the session without the label group. Packages that build on a session register them
-// together with their own. A program that uses the session alone sets Options.Registerer instead.
+// Collector returns the metrics of the session without the label group. Packages that build on a session register them together
+// with their own. A program that uses the session alone sets Options.Registerer instead.
 func (s *Session) Collector() prometheus.Collector { return s.metrics }

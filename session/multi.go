@@ -53,8 +53,8 @@ const (
 	opAllowance       = 256
 )
 
-// OpSize returns how many bytes op adds to a packet at most, if the chroot and the ACL together take no more than 256 bytes.
-// Keep the sum for one Multi below Incarnation.MaxPacket.
+// OpSize returns how many bytes op adds to a packet at most, if the chroot and the ACL together take no more than 256 bytes. Keep
+// the sum for one Multi below Incarnation.MaxPacket.
 func OpSize(op Op) int { return op.size(nil, 0) + multiHeaderSize + opAllowance }
 
 // size returns how many bytes o takes without its header, with a chroot of that length.

@@ -195,8 +195,8 @@ func (i *Incarnation) Sync(ctx context.Context, path string) error {
 	return err
 }
 
-// Create creates a znode with Options.ACL and returns its path, which for a sequential znode ends with a number. The parent
-// must exist. nil data is stored as empty data.
+// Create creates a znode with Options.ACL and returns its path, which for a sequential znode ends with a number. The parent must
+// exist. nil data is stored as empty data.
 func (i *Incarnation) Create(ctx context.Context, path string, data []byte, mode Mode) (string, error) {
 	op := CreateOp(path, data, mode)
 	results, err := i.write(ctx, "create", []Op{op}, func(conn *zk.Conn) ([]OpResult, error) {
@@ -275,8 +275,7 @@ func (i *Incarnation) EphemeralBytes() (used, budget int) {
 	return i.c.ephemerals.bytes(), i.c.ephemerals.budget
 }
 
-// EphemeralBudget returns how many bytes the paths of one ZooKeeper session's ephemeral znodes may take:
-// Options.EphemeralBudget.
+// EphemeralBudget returns how many bytes the paths of one ZooKeeper session's ephemeral znodes may take: Options.EphemeralBudget.
 func (s *Session) EphemeralBudget() int { return s.opts.EphemeralBudget }
 
 // EphemeralSize returns how many bytes of the budget an ephemeral znode that is created with path and mode takes at most.

@@ -44,8 +44,8 @@ func AuthACL(perms int32) []ACL { return zk.AuthACL(perms) }
 // DigestACL returns an ACL that allows perms to one user of the digest scheme.
 func DigestACL(perms int32, user, password string) []ACL { return zk.DigestACL(perms, user, password) }
 
-// Auth is one set of credentials. For the scheme "digest" the credential is "user:password". Credentials are sent in clear
-// unless Options.TLS is set. Printing or logging an Auth shows the scheme and the user, never the password.
+// Auth is one set of credentials. For the scheme "digest" the credential is "user:password". Credentials are sent in clear unless
+// Options.TLS is set. Printing or logging an Auth shows the scheme and the user, never the password.
 type Auth struct {
 	Scheme     string
 	Credential []byte
@@ -79,15 +79,15 @@ type Options struct {
 	// MinSessionTimeout is the smallest timeout that any of the servers may grant (their minSessionTimeout). While a connect
 	// request is unanswered, trust ends no later than two thirds of MinSessionTimeout after the request. 0 means 6 s.
 	MinSessionTimeout time.Duration
-	// MaxSessionTimeout is the largest timeout that any of the servers grants (their maxSessionTimeout), or, if no process
-	// asks for so much, the largest that any process asks for. Packages party and recipe/partitioner wait that long for the
-	// znodes of a dead process of the same name to go (see MaxExpiry), and only then report a living one. 0 means 40 s, the
-	// servers' default.
+	// MaxSessionTimeout is the largest timeout that any of the servers grants (their maxSessionTimeout), or, if no process asks
+	// for so much, the largest that any process asks for. Packages party and recipe/partitioner wait that long for the znodes of
+	// a dead process of the same name to go (see MaxExpiry), and only then report a living one. 0 means 40 s, the servers'
+	// default.
 	MaxSessionTimeout time.Duration
 	// Chroot is put in front of every path. The znode is created when it is missing. "" means none.
 	Chroot string
-	// CheckPath is the znode, inside the chroot, that the proof of life checks. Its ACL must allow this session to read it. If
-	// it does not allow that to everybody, a wrong password is noticed, too. "" means "/", the chroot itself.
+	// CheckPath is the znode, inside the chroot, that the proof of life checks. Its ACL must allow this session to read it. If it
+	// does not allow that to everybody, a wrong password is noticed, too. "" means "/", the chroot itself.
 	CheckPath string
 	// Auth is presented on every connection before anything else is sent.
 	Auth []Auth
@@ -98,9 +98,9 @@ type Options struct {
 	TLS *tls.Config
 	// Dial makes the connections, in place of a net.Dialer. It gets the addresses as they were given, unresolved.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// MaxPacket is the largest request to send, in bytes: the servers' jute.maxbuffer less 1 KiB. 0 means 1,047,551. The
-	// session keeps a buffer of that size, and 4 KiB more, to send from for as long as it lives, however small its requests
-	// are. (What it receives goes through another buffer, of 1.5 MiB, or of the largest answer on the connection so far.)
+	// MaxPacket is the largest request to send, in bytes: the servers' jute.maxbuffer less 1 KiB. 0 means 1,047,551. The session
+	// keeps a buffer of that size, and 4 KiB more, to send from for as long as it lives, however small its requests are. (What it
+	// receives goes through another buffer, of 1.5 MiB, or of the largest answer on the connection so far.)
 	MaxPacket int
 	// EphemeralBudget limits the bytes that the paths of one ZooKeeper session's ephemeral znodes take, with 4 more for each
 	// path. Servers end a session in one transaction, and after one that is too large they do not start any more

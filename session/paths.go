@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// CheckPath returns an error wrapping ErrInvalidPath unless path is absolute and normal: it begins with "/", does not
-// end with one (but for the root), has no empty, "." or ".." component, is valid UTF-8, and has no character that
-// ZooKeeper refuses (controls, private use, the specials U+FFF0 to U+FFFF).
+// CheckPath returns an error wrapping ErrInvalidPath unless path is absolute and normal: it begins with "/", does not end with
+// one (but for the root), has no empty, "." or ".." component, is valid UTF-8, and has no character that ZooKeeper refuses
+// (controls, private use, the specials U+FFF0 to U+FFFF).
 func CheckPath(path string) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w %s: %s", ErrInvalidPath, quote(path), fmt.Sprintf(format, args...))
@@ -40,8 +40,8 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// Join joins path elements with single slashes, with a leading slash and without empty elements. It neither resolves nor
-// refuses ".."; CheckPath, and every call that takes a path, refuses it.
+// Join joins path elements with single slashes, with a leading slash and without empty elements. It neither resolves nor refuses
+// ".."; CheckPath, and every call that takes a path, refuses it.
 func Join(elem ...string) string {
 	var b strings.Builder
 	for _, e := range elem {

@@ -159,8 +159,8 @@ func TestServersLoseTheirData(t *testing.T) {
 	})
 }
 
-// A session that just expired is not one that the servers have lost, though its client was turned away for so long that it
-// did not say any more what it had seen; nor is the one after a loss counted again.
+// A session that just expired is not one that the servers have lost, though its client was turned away for so long that it did
+// not say any more what it had seen; nor is the one after a loss counted again.
 func TestReplacedCountsLostDataOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.start("a", nil)
@@ -204,8 +204,8 @@ func TestReplacedCountsLostDataOnly(t *testing.T) {
 	})
 }
 
-// Servers may have lost data when the ZooKeeper session is another one, and when they were there and did not let us in for long; not
-// when nobody was there.
+// Servers may have lost data when the ZooKeeper session is another one, and when they were there and did not let us in for long;
+// not when nobody was there.
 func TestHistory(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault, heal       func(w *world)

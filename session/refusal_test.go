@@ -28,8 +28,8 @@ func setACL(t *testing.T, inc *session.Incarnation, path string, acl []session.A
 	}
 }
 
-// A member whose proofs are refused gives its session up after 2 T, since pings would keep its ephemeral znodes for ever.
-// The session goes on trying, and is trusted again when the ACL is mended.
+// A member whose proofs are refused gives its session up after 2 T, since pings would keep its ephemeral znodes for ever. The
+// session goes on trying, and is trusted again when the ACL is mended.
 func TestProofsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

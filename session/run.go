@@ -23,11 +23,11 @@ const (
 // errClosing is what serve returns when Run must return and nobody holds the session any more.
 var errClosing = errors.New("session: closing")
 
-// Run connects, keeps the session alive and proves that it is, and makes a new session whenever the servers end one. When
-// ctx ends or Close is called, Run waits until nobody holds the session (Hold), for at most Options.StopTimeout; then it
-// closes the ZooKeeper session and returns nil. With a ctx that never ends, such as context.Background, only Close ends
-// Run. Run returns an error when going on is of no use: the servers refuse the credentials, or the chroot is missing and
-// the ACLs do not allow creating it. Run can be called once. It leaves no goroutine behind.
+// Run connects, keeps the session alive and proves that it is, and makes a new session whenever the servers end one. When ctx
+// ends or Close is called, Run waits until nobody holds the session (Hold), for at most Options.StopTimeout; then it closes the
+// ZooKeeper session and returns nil. With a ctx that never ends, such as context.Background, only Close ends Run. Run returns an
+// error when going on is of no use: the servers refuse the credentials, or the chroot is missing and the ACLs do not allow
+// creating it. Run can be called once. It leaves no goroutine behind.
 func (s *Session) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("session: Run was called before")
@@ -102,8 +102,8 @@ func (r *runner) run() error {
 	}
 }
 
-// closeClient ends a client. If it is connected, closeClient waits up to closePatience until its session is closed, so that
-// the servers hear of that before the next client connects.
+// closeClient ends a client. If it is connected, closeClient waits up to closePatience until its session is closed, so that the
+// servers hear of that before the next client connects.
 func (r *runner) closeClient(c *client, verdict error) {
 	c.mu.Lock()
 	up := c.isUp
@@ -138,8 +138,8 @@ type runner struct {
 	rejectedZxid int64
 }
 
-// history tells which incarnations have the same Incarnation.History: those of one client between two connections that it
-// made without telling its last zxid.
+// history tells which incarnations have the same Incarnation.History: those of one client between two connections that it made
+// without telling its last zxid.
 type history struct {
 	number           uint64
 	c                *client
@@ -199,8 +199,8 @@ func (r *runner) stop() {
 	r.until = r.s.now().add(r.s.opts.StopTimeout)
 }
 
-// backoffBeforeConnect waits for d before the next client is made. Once Run must return, it waits only while somebody holds
-// the session and no Close has run out of time.
+// backoffBeforeConnect waits for d before the next client is made. Once Run must return, it waits only while somebody holds the
+// session and no Close has run out of time.
 func (r *runner) backoffBeforeConnect(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -276,8 +276,8 @@ func (r *runner) checkOver(cs *clientState, at reading) error {
 	}
 }
 
-// checkReconnect looks after a client that is not connected. It returns after how long to check again, or an error if the
-// client is hung.
+// checkReconnect looks after a client that is not connected. It returns after how long to check again, or an error if the client
+// is hung.
 func (r *runner) checkReconnect(c *client, at reading, now instant) (time.Duration, error) {
 	limit := max(2*at.timeout, hopeless)
 	switch {
@@ -366,11 +366,11 @@ func (r *runner) checkTrust() {
 	r.retire(ErrTrustLost)
 }
 
-// refuse handles an answer that our credentials do not suffice: to authenticate, to read the check path, or to create the
-// chroot. Before any proof was accepted that is fatal. Later it does not end Run, because an operator may have made a mistake,
-// or be changing the credentials everywhere. But pings and connect requests keep the session, and all that it holds, alive
-// without a proof. So when proofs have been refused for two session timeouts, with none accepted in between, refuse gives the
-// session up, and the next session tries again. A proof without an answer is no refusal.
+// refuse handles an answer that our credentials do not suffice: to authenticate, to read the check path, or to create the chroot.
+// Before any proof was accepted that is fatal. Later it does not end Run, because an operator may have made a mistake, or be
+// changing the credentials everywhere. But pings and connect requests keep the session, and all that it holds, alive without a
+// proof. So when proofs have been refused for two session timeouts, with none accepted in between, refuse gives the session up,
+// and the next session tries again. A proof without an answer is no refusal.
 func (r *runner) refuse(cs *clientState, err error) error {
 	if !r.proven {
 		return err

@@ -29,9 +29,9 @@ const (
 	keyWas         = "was"
 )
 
-// Session keeps one ZooKeeper session after another and hands out incarnations. Start makes one that runs until Close;
-// New makes one that does nothing before Run is called. Printing or logging a Session shows its servers, its state and the
-// ZooKeeper session's id, and no secret.
+// Session keeps one ZooKeeper session after another and hands out incarnations. Start makes one that runs until Close; New makes
+// one that does nothing before Run is called. Printing or logging a Session shows its servers, its state and the ZooKeeper
+// session's id, and no secret.
 type Session struct {
 	servers []string // as host:port, without duplicates
 	opts    *Options // behind a pointer, so that printing a copy of the Session shows no secret
@@ -105,9 +105,9 @@ func New(servers []string, opts Options) (*Session, error) {
 	return s, nil
 }
 
-// Hold declares that a part of the program still needs the session. When Run's context ends or Close is called, the session
-// is kept until all holders have called release, Options.StopTimeout has passed, or the context of a Close has ended. release
-// may be called any number of times.
+// Hold declares that a part of the program still needs the session. When Run's context ends or Close is called, the session is
+// kept until all holders have called release, Options.StopTimeout has passed, or the context of a Close has ended. release may be
+// called any number of times.
 func (s *Session) Hold() (release func()) {
 	s.mu.Lock()
 	s.holders++
@@ -127,10 +127,10 @@ func (s *Session) held() bool {
 	return s.holders > 0
 }
 
-// Incarnation waits until there is a trusted incarnation, and returns it. When there will be none, it returns ErrClosed, or
-// the error that Run returned. When ctx ends first, it returns an error with ctx's cause, which says that Run was never
-// called, or else names the last connection error. If Run is not called while a caller waits for 5 s, a warning is logged,
-// once in the life of a Session.
+// Incarnation waits until there is a trusted incarnation, and returns it. When there will be none, it returns ErrClosed, or the
+// error that Run returned. When ctx ends first, it returns an error with ctx's cause, which says that Run was never called, or
+// else names the last connection error. If Run is not called while a caller waits for 5 s, a warning is logged, once in the life
+// of a Session.
 func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
 	var patience *time.Timer
 	var idle <-chan time.Time
@@ -183,8 +183,8 @@ func (s *Session) Current() *Incarnation {
 	return nil
 }
 
-// GiveUp closes the present ZooKeeper session, which deletes all its ephemeral znodes; the next incarnation is in a new
-// session. Of several calls for one session the first counts. GiveUp does not wait.
+// GiveUp closes the present ZooKeeper session, which deletes all its ephemeral znodes; the next incarnation is in a new session.
+// Of several calls for one session the first counts. GiveUp does not wait.
 func (s *Session) GiveUp(reason error) {
 	c := s.client.Load()
 	if c == nil {
@@ -211,8 +211,8 @@ func (s *Session) Timeout() time.Duration {
 
 // MaxExpiry returns how long the ephemeral znodes of a dead process stay at most: the greater of Options.MaxSessionTimeout and
 // Timeout, and one tick of the servers, which is taken for a third of Timeout, and half a second for the news to arrive. That
-// holds if meanwhile the servers elect no other leader, and no server comes back that was down when the process's session
-// began. Either gives that session its whole timeout again.
+// holds if meanwhile the servers elect no other leader, and no server comes back that was down when the process's session began.
+// Either gives that session its whole timeout again.
 func (s *Session) MaxExpiry() time.Duration {
 	granted := s.Timeout()
 	return max(granted, s.opts.MaxSessionTimeout) + granted/3 + 500*time.Millisecond

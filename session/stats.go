@@ -4,8 +4,8 @@ import "time"
 
 // Stats is the state of a Session at one moment, and its counters.
 type Stats struct {
-	// State is "connecting" (no trusted incarnation yet in this ZooKeeper session), "connected", "suspended" (no
-	// connection, but still trusted), "lost" (trust has ended) or "closed".
+	// State is "connecting" (no trusted incarnation yet in this ZooKeeper session), "connected", "suspended" (no connection, but
+	// still trusted), "lost" (trust has ended) or "closed".
 	State string
 	// Incarnation is the number of the newest incarnation, 0 before the first.
 	Incarnation uint64
@@ -15,10 +15,10 @@ type Stats struct {
 	Expirations uint64
 	// Reconnects counts connections after the first of their ZooKeeper session.
 	Reconnects uint64
-	// Replaced counts clients that were replaced because they could not reconnect: the servers had lost their data, or the
-	// client hung. A loss of data shows in the next ZooKeeper session: the zxid of its first answer is smaller than the last
-	// one of the session before. If the servers have written as much again by then, the loss is not noticed, and counts as an
-	// expiration only.
+	// Replaced counts clients that were replaced because they could not reconnect: the servers had lost their data, or the client
+	// hung. A loss of data shows in the next ZooKeeper session: the zxid of its first answer is smaller than the last one of the
+	// session before. If the servers have written as much again by then, the loss is not noticed, and counts as an expiration
+	// only.
 	Replaced uint64
 	// TrustLosses counts incarnations that ended because no proof came in time.
 	TrustLosses uint64
@@ -30,15 +30,15 @@ type Stats struct {
 	Abandoned uint64
 	// Timeout is the negotiated session timeout; before the first connection, the one to ask for.
 	Timeout time.Duration
-	// LastProof is when the newest answered proof of life was sent; before the first, when the newest answered connect
-	// request was written.
+	// LastProof is when the newest answered proof of life was sent; before the first, when the newest answered connect request
+	// was written.
 	LastProof time.Time
 	// TrustEnd is until when the newest incarnation may be trusted, or when trust in it ended.
 	TrustEnd time.Time
 	// TrustLeft is how long the session will be trusted unless another proof of life is answered; 0 when it is not trusted.
 	TrustLeft time.Duration
-	// EphemeralBytes is how many bytes of the budget the ephemeral znodes of the ZooKeeper session take, including those
-	// that may exist.
+	// EphemeralBytes is how many bytes of the budget the ephemeral znodes of the ZooKeeper session take, including those that may
+	// exist.
 	EphemeralBytes int
 	// EphemeralBudget is Options.EphemeralBudget, with its default.
 	EphemeralBudget int

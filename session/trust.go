@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// instant is a moment on two clocks. The monotonic clock stands still while the machine is suspended, and the wall clock
-// jumps when it is set. The time between two instants is the larger of the two differences.
+// instant is a moment on two clocks. The monotonic clock stands still while the machine is suspended, and the wall clock jumps
+// when it is set. The time between two instants is the larger of the two differences.
 type instant struct {
 	mono time.Duration // since the Session was made
 	wall time.Duration // since the epoch
@@ -38,14 +38,14 @@ func newClock() clock {
 	}
 }
 
-// jitter is by how much the difference of the two clocks may seem to change although nobody has set one, because they are
-// read one after the other.
+// jitter is by how much the difference of the two clocks may seem to change although nobody has set one, because they are read
+// one after the other.
 const jitter = 50 * time.Millisecond
 
-// steady returns a clock whose wall clock is never set back by more than jitter: apart from jitter, never less time passes
-// on it than on the monotonic clock. Otherwise a proof could stay trusted for an hour while the machine is suspended, if the
-// wall clock was set back by an hour after the proof: on neither clock would its time have passed. steady does not notice
-// that the wall clock is set back when the machine is suspended before anybody has read the clock.
+// steady returns a clock whose wall clock is never set back by more than jitter: apart from jitter, never less time passes on it
+// than on the monotonic clock. Otherwise a proof could stay trusted for an hour while the machine is suspended, if the wall clock
+// was set back by an hour after the proof: on neither clock would its time have passed. steady does not notice that the wall
+// clock is set back when the machine is suspended before anybody has read the clock.
 func (now clock) steady() clock {
 	type reference struct {
 		ahead time.Duration // of the wall clock, before the monotonic one
@@ -83,14 +83,13 @@ func (now clock) timeOf(i instant) time.Time { return time.Now().Add(i.until(now
 
 // trust computes until when a ZooKeeper session may be trusted. T is the session timeout.
 //
-// Trust ends 2/3 T after the newest proof was sent, or 5/6 T after the anchor, whichever comes first. A proof of life is a
-// write that the quorum acknowledged, so the session was alive after the proof was sent. If the answer also meant that the
-// leader has reset its timer of the session, 2/3 T from then on would do alone. It does not: behind a follower the leader
-// resets the timer when the follower next reports, within half a tick, which is at most T/6, because T is at least three
-// ticks. The anchor, which is a sign of life sent at least T/6 before the newest, has certainly reached the timer: 5/6 T from
-// then on are safe. A connect request is a sign of life, because it resets the timer at once. It is no proof: a leader that
-// has lost its quorum, and does not know that yet, answers connect requests as it answers reads, and does so again and again
-// on a connection that flaps.
+// Trust ends 2/3 T after the newest proof was sent, or 5/6 T after the anchor, whichever comes first. A proof of life is a write
+// that the quorum acknowledged, so the session was alive after the proof was sent. If the answer also meant that the leader has
+// reset its timer of the session, 2/3 T from then on would do alone. It does not: behind a follower the leader resets the timer
+// when the follower next reports, within half a tick, which is at most T/6, because T is at least three ticks. The anchor, which
+// is a sign of life sent at least T/6 before the newest, has certainly reached the timer: 5/6 T from then on are safe. A connect
+// request is a sign of life, because it resets the timer at once. It is no proof: a leader that has lost its quorum, and does not
+// know that yet, answers connect requests as it answers reads, and does so again and again on a connection that flaps.
 //
 // T is the smaller of the timeouts that were granted first and last. A connect request may change the timeout that the leader
 // counts with, down to the smallest that any server grants, and only the reply says to which. A new leader counts with the
@@ -117,8 +116,8 @@ func (t *trust) end() (instant, bool) {
 	return end, true
 }
 
-// anchor returns the index of the newest sign of life that was sent at least T/6 before the newest of all; if there is none,
-// of the oldest known.
+// anchor returns the index of the newest sign of life that was sent at least T/6 before the newest of all; if there is none, of
+// the oldest known.
 func (t *trust) anchor() int {
 	last := len(t.signs) - 1
 	for i := last - 1; i > 0; i-- {

@@ -133,9 +133,9 @@ func TestIncarnationStaysLost(t *testing.T) {
 	}
 }
 
-// A random ensemble. Answers to proofs say that the leader held the session alive, but its
-// timer is reset only by a connect request, and by the follower's reports of what it heard since the last one. At a
-// random moment everything is cut. Trust must end before the leader's timer runs out.
+// A random ensemble. Answers to proofs say that the leader held the session alive, but its timer is reset only by a connect
+// request, and by the follower's reports of what it heard since the last one. At a random moment everything is cut. Trust must
+// end before the leader's timer runs out.
 func TestTrustEndsBeforeTheLeadersTimer(t *testing.T) {
 	const T = 6 * time.Second
 	worst := T
@@ -186,8 +186,8 @@ func TestTrustEndsBeforeTheLeadersTimer(t *testing.T) {
 	t.Logf("smallest margin %v at T = %v", worst, T)
 }
 
-// A leader that has lost its quorum goes on answering connect requests, on a connection that flaps. The new leader's
-// timers begin in full when it is elected.
+// A leader that has lost its quorum goes on answering connect requests, on a connection that flaps. The new leader's timers begin
+// in full when it is elected.
 func TestTrustThroughADeposedLeader(t *testing.T) {
 	const T = 6 * time.Second
 	for seed := range uint64(5_000) {

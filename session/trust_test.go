@@ -170,8 +170,8 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// After an outage in the same ZooKeeper session the first proof counts from a sign of life before it, and gives little
-// trust. Nothing is begun that would end before the next proof is answered.
+// After an outage in the same ZooKeeper session the first proof counts from a sign of life before it, and gives little trust.
+// Nothing is begun that would end before the next proof is answered.
 func TestTrustAfterAnOutageLasts(t *testing.T) {
 	for step := range 12 {
 		bubble(t, func(t *testing.T, w *world) {

@@ -16,13 +16,13 @@ type Watch struct {
 	once sync.Once
 }
 
-// C returns a channel that is closed when the caller should read again: what was read has changed, the connection was lost,
-// the incarnation has ended, or 4/5 T to T have passed without any of these (T is the session timeout). The channel of an
-// incarnation that has ended is closed from the start. The channel of ChildrenLasting is not closed because time has passed.
+// C returns a channel that is closed when the caller should read again: what was read has changed, the connection was lost, the
+// incarnation has ended, or 4/5 T to T have passed without any of these (T is the session timeout). The channel of an incarnation
+// that has ended is closed from the start. The channel of ChildrenLasting is not closed because time has passed.
 func (w *Watch) C() <-chan struct{} { return w.wait.c }
 
-// Deleted reports, once C is closed, whether the reason is that the server reported the znode's deletion. The znode may have
-// been created again since.
+// Deleted reports, once C is closed, whether the reason is that the server reported the znode's deletion. The znode may have been
+// created again since.
 func (w *Watch) Deleted() bool {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -59,8 +59,8 @@ type wait struct {
 }
 
 // hub holds the waits of one client. As long as there is a wait, every read of the same kind and path asks the server for a
-// watch; the server keeps one watch for each kind and path, however often it is asked. So watches do not pile up on the
-// server, and the next read sets a lost watch again.
+// watch; the server keeps one watch for each kind and path, however often it is asked. So watches do not pile up on the server,
+// and the next read sets a lost watch again.
 type hub struct {
 	mu     sync.Mutex
 	waits  map[watchKey]*wait

@@ -41,8 +41,7 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
-// BenchmarkAddRemove changes a set of the given size on zktest over TCP: two changes
-// under the lock.
+// BenchmarkAddRemove changes a set of the given size on zktest over TCP: two changes under the lock.
 func BenchmarkAddRemove(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("items=%d", n), func(b *testing.B) {

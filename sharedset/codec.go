@@ -7,10 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// decode reads a JSON array of strings, or empty data, and returns its strings
-// sorted and without duplicates. It is stricter than encoding/json: because a change
-// writes back what decode has read, decode refuses text that would change on the way.
-// It checks all data before it allocates anything. Its errors are *syntaxErrors.
+// decode reads a JSON array of strings, or empty data, and returns its strings sorted and without duplicates. It is stricter than
+// encoding/json: because a change writes back what decode has read, decode refuses text that would change on the way. It checks
+// all data before it allocates anything. Its errors are *syntaxErrors.
 func decode(data []byte) ([]string, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -43,8 +42,8 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.offset, e.what) }
 
-// scan walks over a JSON array of strings, calls emit (unless it is nil) with the
-// limits of each string, and returns how many there are.
+// scan walks over a JSON array of strings, calls emit (unless it is nil) with the limits of each string, and returns how many
+// there are.
 func scan(data []byte, emit func(from, to int, escaped bool)) (int, error) {
 	pos := space(data, 0)
 	if err := want(data, pos, '[', "the start of an array"); err != nil {
@@ -103,8 +102,8 @@ func atEnd(data []byte, pos int) error {
 	return nil
 }
 
-// scanString returns the position of the quote that ends the string whose text
-// starts at pos, and whether there is an escape in it.
+// scanString returns the position of the quote that ends the string whose text starts at pos, and whether there is an escape in
+// it.
 func scanString(data []byte, pos int) (end int, escaped bool, err error) {
 	for pos < len(data) {
 		switch b := data[pos]; {
@@ -132,8 +131,7 @@ func scanString(data []byte, pos int) (end int, escaped bool, err error) {
 	return 0, false, &syntaxError{pos, "the data ends in a string"}
 }
 
-// scanEscape returns the length of the escape at pos. A pair of surrogates is one
-// escape; a single surrogate is an error.
+// scanEscape returns the length of the escape at pos. A pair of surrogates is one escape; a single surrogate is an error.
 func scanEscape(data []byte, pos int) (int, error) {
 	if pos+1 < len(data) && strings.IndexByte(`"\/bfnrt`, data[pos+1]) >= 0 {
 		return 2, nil
@@ -200,8 +198,8 @@ func unescape(s string) string {
 	return out.String()
 }
 
-// encode writes items in their order as Python's json.dumps does: separated by a
-// comma and a space, all but printable ASCII escaped.
+// encode writes items in their order as Python's json.dumps does: separated by a comma and a space, all but printable ASCII
+// escaped.
 func encode(items []string) []byte {
 	size := 2
 	for _, item := range items {

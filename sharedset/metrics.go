@@ -6,8 +6,8 @@ import (
 	"github.com/kielgo/kiel/internal/promreg"
 )
 
-// These are the results of an update in the metric's label. Each call counts once as
-// ok, noop or error, and once as conflict for each write that came too late.
+// These are the results of an update in the metric's label. Each call counts once as ok, noop or error, and once as conflict for
+// each write that came too late.
 const (
 	resultOK       = "ok"
 	resultNoop     = "noop"

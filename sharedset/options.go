@@ -16,17 +16,16 @@ type Options struct {
 	// LockTimeout is how long Add and Remove wait for the lock. Default: 30 s.
 	LockTimeout time.Duration
 
-	// Identifier is the data of this handle's contenders for the lock; other processes
-	// see it as the name of the holder. Default: empty, as Python kiel's.
+	// Identifier is the data of this handle's contenders for the lock; other processes see it as the name of the holder. Default:
+	// empty, as Python kiel's.
 	Identifier string
 
 	// Logger gets unreadable data and errors that can't be returned.
-	// With nil, warnings and errors go to slog.Default(); a Logger with
-	// slog.DiscardHandler drops all.
+	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 
-	// Registerer gets the metric kiel_sharedset_updates_total. Sets with the same
-	// Registerer share it. With nil it is not registered.
+	// Registerer gets the metric kiel_sharedset_updates_total. Sets with the same Registerer share it. With nil it is not
+	// registered.
 	Registerer prometheus.Registerer
 }
 

@@ -16,9 +16,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Members add and remove items of their own while links break and freeze, replies
-// get lost and sessions expire. Each repeats what failed. In the end the set holds
-// what was asked for, every watcher sees it, and no contender is left.
+// Members add and remove items of their own while links break and freeze, replies get lost and sessions expire. Each repeats what
+// failed. In the end the set holds what was asked for, every watcher sees it, and no contender is left.
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(4) {
 		inWorld(t, func(w *world) { randomFaults(w, seed) })

@@ -10,25 +10,23 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Run watches the set and publishes views until ctx ends; then it returns nil. It
-// creates nothing, and waits for a set that does not exist. It returns an error only
-// when the session has ended for good. A Set needs only one Run at a time.
+// Run watches the set and publishes views until ctx ends; then it returns nil. It creates nothing, and waits for a set that does
+// not exist. It returns an error only when the session has ended for good. A Set needs only one Run at a time.
 func (s *Set) Run(ctx context.Context) error { return s.reader.Run(ctx) }
 
-// Refresh makes Run read the set again, after a Sync, and waits until the view is
-// published. It returns an error when ctx ends before.
+// Refresh makes Run read the set again, after a Sync, and waits until the view is published. It returns an error when ctx ends
+// before.
 func (s *Set) Refresh(ctx context.Context) error { return s.reader.Refresh(ctx) }
 
 // View returns the newest view, or nil before the first read. It never blocks.
 func (s *Set) View() *View { return s.reader.View() }
 
-// Updates yields the newest view, and then each newer one that differs in content, in
-// DataVersion or in incarnation. A slow caller misses some, but always gets to the latest. It ends
-// when ctx does or the caller breaks off. Any number may run at once.
+// Updates yields the newest view, and then each newer one that differs in content, in DataVersion or in incarnation. A slow
+// caller misses some, but always gets to the latest. It ends when ctx does or the caller breaks off. Any number may run at once.
 func (s *Set) Updates(ctx context.Context) iter.Seq[*View] { return s.reader.Updates(ctx) }
 
-// look reads the set and watches the znode, or its absence. Unless a watch has reported a change, it reads the metadata
-// first, and the data only if the metadata are not those of the last read.
+// look reads the set and watches the znode, or its absence. Unless a watch has reported a change, it reads the metadata first,
+// and the data only if the metadata are not those of the last read.
 func (s *Set) look(ctx context.Context, inc *session.Incarnation, changed bool) (*View, *session.Watch, error) {
 	old := s.View()
 	if old != nil && old.Incarnation.History() != inc.History() {

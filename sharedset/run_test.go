@@ -58,8 +58,7 @@ func TestRunFollowsTheZnode(t *testing.T) {
 	})
 }
 
-// Versions grow only when the content changes, but the view says when and under
-// which incarnation it was read last.
+// Versions grow only when the content changes, but the view says when and under which incarnation it was read last.
 func TestVersionsGrowOnlyOnChange(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0", "t:1"]`)
@@ -277,8 +276,7 @@ func TestUpdates(t *testing.T) {
 	})
 }
 
-// Refresh returns when a view is published that was read after a Sync, and ends with
-// its context when there is no Run.
+// Refresh returns when a view is published that was read after a Sync, and ends with its context when there is no Run.
 func TestRefresh(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)

@@ -33,8 +33,8 @@ type Set struct {
 	changed atomic.Pointer[View] // what Changed returns
 }
 
-// New returns a handle on the set at path. It checks its arguments and registers the
-// metric; it does no I/O. The other methods succeed only while the session runs.
+// New returns a handle on the set at path. It checks its arguments and registers the metric; it does no I/O. The other methods
+// succeed only while the session runs.
 func New(s *session.Session, path string, opts Options) (*Set, error) {
 	if s == nil {
 		return nil, errors.New("sharedset: session is nil")
@@ -70,8 +70,7 @@ func New(s *session.Session, path string, opts Options) (*Set, error) {
 	return set, nil
 }
 
-// maxData is the least limit of data that is read, in bytes: what the largest packet
-// of a server with default limits holds.
+// maxData is the least limit of data that is read, in bytes: what the largest packet of a server with default limits holds.
 const maxData = 1 << 20
 
 // decodeFor decodes data that was read under inc.
@@ -86,8 +85,8 @@ func decodeFor(inc *session.Incarnation, data []byte) ([]string, error) {
 	return items, nil
 }
 
-// Read returns the items of the set at path, sorted, as they are now or later. It creates nothing and watches nothing, and blocks for a
-// Sync and a read. Errors are ErrUnreadable, the session's, ErrNoNode if there is no set, and the cause of ctx's end.
+// Read returns the items of the set at path, sorted, as they are now or later. It creates nothing and watches nothing, and blocks
+// for a Sync and a read. Errors are ErrUnreadable, the session's, ErrNoNode if there is no set, and the cause of ctx's end.
 func Read(ctx context.Context, inc *session.Incarnation, path string) ([]string, error) {
 	v, err := readSynced(ctx, inc, path)
 	if err != nil {

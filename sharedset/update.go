@@ -32,8 +32,8 @@ func (o op) String() string {
 // edit is one change of the set.
 type edit struct {
 	op op
-	// apply returns the items after the change, and how many it adds or removes. Items and result are sorted and
-	// unique. apply may be called more than once.
+	// apply returns the items after the change, and how many it adds or removes. Items and result are sorted and unique. apply
+	// may be called more than once.
 	apply func(items []string) (result []string, changed int)
 }
 
@@ -55,10 +55,9 @@ func removing(match func(item string) bool) edit {
 	}}
 }
 
-// Add adds items and returns how many of them were not in the set. It creates a
-// missing znode. Its errors wrap ErrInvalidItem, ErrUnreadable, ErrTooLarge, a
-// *recipe.BlockedError, the cause of ctx's end or the session's errors; after
-// session.ErrUncertain the items may have been added.
+// Add adds items and returns how many of them were not in the set. It creates a missing znode. Its errors wrap ErrInvalidItem,
+// ErrUnreadable, ErrTooLarge, a *recipe.BlockedError, the cause of ctx's end or the session's errors; after session.ErrUncertain
+// the items may have been added.
 func (s *Set) Add(ctx context.Context, items ...string) (added int, err error) {
 	for _, item := range items {
 		if err := checkItem(item); err != nil {
@@ -69,8 +68,8 @@ func (s *Set) Add(ctx context.Context, items ...string) (added int, err error) {
 	return s.update(ctx, adding(sorted(items)))
 }
 
-// Remove removes items and returns how many of them were in the set. A set that
-// does not exist has none. Its errors are Add's, but for ErrInvalidItem.
+// Remove removes items and returns how many of them were in the set. A set that does not exist has none. Its errors are Add's,
+// but for ErrInvalidItem.
 func (s *Set) Remove(ctx context.Context, items ...string) (removed int, err error) {
 	operands := sorted(items)
 	return s.RemoveFunc(ctx, func(item string) bool {
@@ -79,14 +78,14 @@ func (s *Set) Remove(ctx context.Context, items ...string) (removed int, err err
 	})
 }
 
-// RemoveFunc removes the items for which match returns true, of those in the set when it is written, and returns their
-// number. It may call match more than once for an item. Its errors are those of Remove.
+// RemoveFunc removes the items for which match returns true, of those in the set when it is written, and returns their number. It
+// may call match more than once for an item. Its errors are those of Remove.
 func (s *Set) RemoveFunc(ctx context.Context, match func(item string) bool) (removed int, err error) {
 	return s.update(ctx, removing(match))
 }
 
-// Changed returns the set as the last change that succeeded left it, nil before the first: with Add or Remove of this Set, or
-// as it was found, if nothing had to change. Use Items, Exists, Czxid, Ctime and DataVersion alone: it has no Incarnation and no
+// Changed returns the set as the last change that succeeded left it, nil before the first: with Add or Remove of this Set, or as
+// it was found, if nothing had to change. Use Items, Exists, Czxid, Ctime and DataVersion alone: it has no Incarnation and no
 // Version, and after a write Mzxid is that of the write before. It never blocks.
 func (s *Set) Changed() *View { return s.changed.Load() }
 
@@ -123,8 +122,7 @@ func (s *Set) update(ctx context.Context, e edit) (int, error) {
 
 func (s *Set) count(o op, result string) { s.updates.WithLabelValues(string(o), result).Inc() }
 
-// change makes a change under the lock, unless there is nothing to change. It starts
-// over when the lock is lost on the way.
+// change makes a change under the lock, unless there is nothing to change. It starts over when the lock is lost on the way.
 func (s *Set) change(ctx context.Context, e edit) (int, error) {
 	if done, err := s.nothingToDo(ctx, e); done || err != nil {
 		return 0, err
@@ -143,8 +141,7 @@ func (s *Set) change(ctx context.Context, e edit) (int, error) {
 	}
 }
 
-// nothingToDo reports whether the set, read after a Sync, already is as asked for. With
-// no items to add it creates a missing set.
+// nothingToDo reports whether the set, read after a Sync, already is as asked for. With no items to add it creates a missing set.
 func (s *Set) nothingToDo(ctx context.Context, e edit) (bool, error) {
 	for {
 		inc, err := s.session.Incarnation(ctx)
@@ -184,8 +181,8 @@ func (s *Set) acquire(ctx context.Context) (*lock.Held, error) {
 	return s.lock.Acquire(ctx)
 }
 
-// release releases the lock. It waits only briefly for a lost connection, because the
-// change is already done; the removal goes on in the background.
+// release releases the lock. It waits only briefly for a lost connection, because the change is already done; the removal goes on
+// in the background.
 func (s *Set) release(ctx context.Context, held *lock.Held) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -197,10 +194,9 @@ func (s *Set) release(ctx context.Context, held *lock.Held) {
 // errLockLost says that somebody removed our contender, or that trust ended.
 var errLockLost = errors.New("lock lost")
 
-// changeLocked reads the set, changes it, and writes it if the set has not changed and
-// our contender still exists. A write that comes too late is made again from the items
-// of that moment. After a write without an answer, what remains to be done after a Sync
-// shows its outcome; *unanswered holds how many items such a write changed.
+// changeLocked reads the set, changes it, and writes it if the set has not changed and our contender still exists. A write that
+// comes too late is made again from the items of that moment. After a write without an answer, what remains to be done after a
+// Sync shows its outcome; *unanswered holds how many items such a write changed.
 func (s *Set) changeLocked(ctx context.Context, held *lock.Held, e edit, unanswered *int) (int, error) {
 	inc := held.Incarnation()
 	for {

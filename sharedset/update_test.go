@@ -202,8 +202,8 @@ func TestTooLarge(t *testing.T) {
 	})
 }
 
-// A change that comes between our read and our write is not lost, though its writer
-// knows no lock: that is how a Python member writes whose session has expired.
+// A change that comes between our read and our write is not lost, though its writer knows no lock: that is how a Python member
+// writes whose session has expired.
 func TestConflict(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
@@ -322,8 +322,7 @@ func TestLockLost(t *testing.T) {
 	})
 }
 
-// Ten members of five processes change the set at once, and somebody without a lock
-// besides: nothing is lost.
+// Ten members of five processes change the set at once, and somebody without a lock besides: nothing is lost.
 func TestConcurrentChanges(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Write(path, `["old:0", "old:1", "old:2", "old:3", "old:4"]`)
@@ -402,8 +401,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// The caller gives up while the write is under way: that is told apart from a change
-// that surely was not made.
+// The caller gives up while the write is under way: that is told apart from a change that surely was not made.
 func TestGivingUpDuringTheWrite(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)

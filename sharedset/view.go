@@ -7,11 +7,10 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// View is what the set held when it was read. It never changes, and you must not change
-// its Items.
+// View is what the set held when it was read. It never changes, and you must not change its Items.
 type View struct {
-	// Version grows by one when Exists, Items, Czxid, Ctime or Err changed. Views with the same
-	// version differ only in their time, DataVersion, Mzxid and Incarnation.
+	// Version grows by one when Exists, Items, Czxid, Ctime or Err changed. Views with the same version differ only in their
+	// time, DataVersion, Mzxid and Incarnation.
 	Version uint64
 
 	Items  []string // the items, sorted bytewise, unique; the last good ones if Err is set
@@ -20,8 +19,8 @@ type View struct {
 	Ctime  int64    // the time of the znode's creation, by the servers' clock, in ms since 1970; 0 if it does not exist
 	Mzxid  int64    // the zxid of the znode's last change; 0 if it does not exist
 
-	// DataVersion is how often the znode's data was written since its creation. It never falls
-	// while the znode lives, unless the servers were restored from a backup.
+	// DataVersion is how often the znode's data was written since its creation. It never falls while the znode lives, unless the
+	// servers were restored from a backup.
 	DataVersion int32
 
 	Err error // why Items may be outdated: ErrUnreadable, or a read that was refused
@@ -54,9 +53,8 @@ func (v *View) again() *View {
 	}
 }
 
-// SameZnode reports whether two views are of the same znode, which was not deleted in
-// between. Czxid alone does not show that: servers that lost their data count from
-// the beginning again.
+// SameZnode reports whether two views are of the same znode, which was not deleted in between. Czxid alone does not show that:
+// servers that lost their data count from the beginning again.
 func (v *View) SameZnode(o *View) bool {
 	return v.Exists == o.Exists && v.Czxid == o.Czxid && v.Ctime == o.Ctime
 }

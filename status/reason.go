@@ -48,7 +48,8 @@ const (
 	MaxName  = 64 // how many bytes a name has; longer ones are cut
 )
 
-// Reason is why something happened: a code, and the members, topics or functions that it is about. The zero Reason means that there is none.
+// Reason is why something happened: a code, and the members, topics or functions that it is about. The zero Reason means that
+// there is none.
 type Reason struct {
 	Code Code `json:"code"`
 	// Names are at most MaxNames, sorted unless the code says otherwise, each cut to MaxName bytes.
@@ -87,8 +88,8 @@ func cut(name string, limit int) string {
 	return name[:end]
 }
 
-// Check returns an error for a Reason beyond the limits, or with a code that has other characters than lower-case letters and hyphens. A code
-// that is not among Codes is no error: a later version may have written it.
+// Check returns an error for a Reason beyond the limits, or with a code that has other characters than lower-case letters and
+// hyphens. A code that is not among Codes is no error: a later version may have written it.
 func (r Reason) Check() error {
 	if len(r.Code) > MaxName {
 		return fmt.Errorf("status: reason: the code has %d bytes, more than %d", len(r.Code), MaxName)

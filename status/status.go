@@ -48,11 +48,12 @@ func New(group string, source Source, at time.Time) *Group {
 	}
 }
 
-// MaxShown is how many bytes of a name a description shows. Names that kiel checks have 249 at most; those that others write may be longer.
+// MaxShown is how many bytes of a name a description shows. Names that kiel checks have 249 at most; those that others write may
+// be longer.
 const MaxShown = 256
 
-// Shown returns a name as descriptions have it: at most MaxShown bytes, without a broken character at the end. What is not UTF-8 becomes
-// "?".
+// Shown returns a name as descriptions have it: at most MaxShown bytes, without a broken character at the end. What is not UTF-8
+// becomes "?".
 func Shown(name string) string { return cut(name, MaxShown) }
 
 // MaxText is how many bytes of an error's text a description shows.
@@ -61,8 +62,8 @@ const MaxText = 500
 // ShownText returns a text as descriptions have it: in one line, of at most MaxText bytes.
 func ShownText(text string) string { return cut(strings.Join(strings.Fields(text), " "), MaxText) }
 
-// Millis returns the time that is this many milliseconds after the start of 1970, in UTC. It returns nil if ms is not positive, or if JSON
-// can't hold the time.
+// Millis returns the time that is this many milliseconds after the start of 1970, in UTC. It returns nil if ms is not positive,
+// or if JSON can't hold the time.
 func Millis(ms int64) *time.Time {
 	const year10000 = 253402300800000
 	if ms <= 0 || ms >= year10000 {
@@ -124,8 +125,8 @@ type Member struct {
 // State is the state of a partition for the member that describes it.
 type State string
 
-// The states. SourceZooKeeper knows only Owned, Free, and Blocked when a persistent znode is in the claim's place. A member gives the state
-// Elsewhere to the partitions that the mapping assigns to others.
+// The states. SourceZooKeeper knows only Owned, Free, and Blocked when a persistent znode is in the claim's place. A member gives
+// the state Elsewhere to the partitions that the mapping assigns to others.
 const (
 	Free      State = "free"      // no member owns it or, as far as the source knows, is about to
 	Elsewhere State = "elsewhere" // the mapping assigns it to another member
@@ -152,8 +153,8 @@ type Partition struct {
 	Previous string     `json:"previous,omitempty"` // the owner before, "" if unknown; for a free partition the member that claimed it last
 	Reason   *Reason    `json:"reason,omitempty"`   // why it came to its owner, or is planned for another
 	Zone     string     `json:"zone,omitempty"`
-	// WaitsFor says what the partition waits for, if it is planned for the member that describes it and its handler does not run, or if its
-	// state can't be read.
+	// WaitsFor says what the partition waits for, if it is planned for the member that describes it and its handler does not run,
+	// or if its state can't be read.
 	WaitsFor string `json:"waits_for,omitempty"`
 
 	Offsets *Offsets `json:"offsets,omitempty"` // for a consumer's own open partitions

@@ -53,8 +53,8 @@ func (s *Server) Children(path string) []string {
 	return slices.AppendSeq(make([]string, 0, len(n.children)), slices.Values(slices.Sorted(maps.Keys(n.children))))
 }
 
-// Create creates a persistent znode that is open to the world, and the parents that are missing. Create, Set and Delete act
-// like an operator in another session: they take zxids, and watches fire. ACLs do not apply to them.
+// Create creates a persistent znode that is open to the world, and the parents that are missing. Create, Set and Delete act like
+// an operator in another session: they take zxids, and watches fire. ACLs do not apply to them.
 func (s *Server) Create(path string, data []byte) error {
 	return s.operate(func(t *txn) Error {
 		if !validPath(path) {
@@ -100,9 +100,9 @@ func (s *Server) Delete(path string) error {
 	})
 }
 
-// SetCreates sets how many children a znode has had so far, which is the number of its next sequential child. As on a real
-// server the number does not grow beyond 2147483647: all later sequential children get that one. (A real server gives
-// -2147483648 to every other create while the create before is in progress; zktest never does.)
+// SetCreates sets how many children a znode has had so far, which is the number of its next sequential child. As on a real server
+// the number does not grow beyond 2147483647: all later sequential children get that one. (A real server gives -2147483648 to
+// every other create while the create before is in progress; zktest never does.)
 func (s *Server) SetCreates(path string, creates int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -98,8 +98,8 @@ func TestDirect(t *testing.T) {
 	})
 }
 
-// TestNumbersEnd: a directory that has seen 2^31-1 creations gives the same number for ever, and its cversion and pzxid
-// stand still. (By the source, DataTree.createNode: they are set only when the cversion is greater.)
+// TestNumbersEnd: a directory that has seen 2^31-1 creations gives the same number for ever, and its cversion and pzxid stand
+// still. (By the source, DataTree.createNode: they are set only when the cversion is greater.)
 func TestNumbersEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, _ *zktest.Network, a, _ *zk.Conn) {
 		must(t, srv.Create("/x", nil))

@@ -2,8 +2,8 @@ package zktest
 
 import "fmt"
 
-// Error is an error code of ZooKeeper's wire protocol. [Server.Create], [Server.Set] and [Server.Delete] return it, and a
-// hook may answer a request with it.
+// Error is an error code of ZooKeeper's wire protocol. [Server.Create], [Server.Set] and [Server.Delete] return it, and a hook
+// may answer a request with it.
 type Error int32
 
 // The error codes with which this server answers, and some more for hooks.

@@ -92,7 +92,8 @@ func (s *Server) execute(c *conn, r *Request, act Action) bool {
 	return true
 }
 
-// serve executes an operation on the tree or on watches, and queues the reply. here is the connection's view. Called with the lock held.
+// serve executes an operation on the tree or on watches, and queues the reply. here is the connection's view. Called with the
+// lock held.
 func (s *Server) serve(c *conn, r *Request, here view) {
 	e := newReply(r.Xid)
 	code := Error(0)
@@ -148,8 +149,8 @@ func (s *Server) reply(c *conn, xid int32, zxid int64, code Error) {
 	c.send(e.frame())
 }
 
-// auth adds an identity to the connection, and replies with refuse if that is an error. As in ZooKeeper every password is right, and an
-// unknown scheme closes the connection.
+// auth adds an identity to the connection, and replies with refuse if that is an error. As in ZooKeeper every password is right,
+// and an unknown scheme closes the connection.
 func (s *Server) auth(c *conn, r *Request, refuse Error) bool {
 	code := refuse
 	switch {

@@ -27,8 +27,8 @@ func (l *loss) take() bool {
 
 // Action is what the server is to do with a request instead of executing and answering it. The zero value changes nothing.
 type Action struct {
-	// Err answers the request with this error, without executing it. A connect request has no such answer: the server
-	// never answers it.
+	// Err answers the request with this error, without executing it. A connect request has no such answer: the server never
+	// answers it.
 	Err Error
 	// Ignore neither executes nor answers the request. The request does not count as a sign of life.
 	Ignore bool
@@ -41,10 +41,9 @@ type Action struct {
 	LoseReply bool
 }
 
-// SetHook makes the server call hook with each request before it executes the request, connect requests and pings included.
-// With nil it calls none. Four-letter words are no requests. The hook runs on the goroutine of the request's connection. It
-// may change the request; until it returns, the connection's later requests wait. It may call the server's methods except
-// Close.
+// SetHook makes the server call hook with each request before it executes the request, connect requests and pings included. With
+// nil it calls none. Four-letter words are no requests. The hook runs on the goroutine of the request's connection. It may change
+// the request; until it returns, the connection's later requests wait. It may call the server's methods except Close.
 func (s *Server) SetHook(hook func(*Request) Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,13 +61,13 @@ func (s *Server) LoseReply(n int, match func(Request) bool) {
 	}
 }
 
-// Freeze stops the server like SIGSTOP stops a process: connections are accepted, no request is answered, no session
-// expires. Time goes on: on Thaw, sessions whose time is over expire before any request is answered. The methods that read
-// and change the tree still work. (For a server that is cut off while its sessions expire, see [Network.BlackHole].)
+// Freeze stops the server like SIGSTOP stops a process: connections are accepted, no request is answered, no session expires.
+// Time goes on: on Thaw, sessions whose time is over expire before any request is answered. The methods that read and change the
+// tree still work. (For a server that is cut off while its sessions expire, see [Network.BlackHole].)
 func (s *Server) Freeze() { s.freeze(false) }
 
-// FreezeClock is Freeze, and stops the sessions' clock too, like a virtual machine that is paused: after Thaw the sessions
-// have as much time left as before.
+// FreezeClock is Freeze, and stops the sessions' clock too, like a virtual machine that is paused: after Thaw the sessions have
+// as much time left as before.
 func (s *Server) FreezeClock() { s.freeze(true) }
 
 func (s *Server) freeze(clock bool) {
@@ -102,8 +101,8 @@ func (s *Server) thaw() {
 	close(gate)
 }
 
-// awaitGate waits until the server is not frozen. It returns false if the connection is closed. Called with the lock held,
-// which it releases while it waits.
+// awaitGate waits until the server is not frozen. It returns false if the connection is closed. Called with the lock held, which
+// it releases while it waits.
 func (s *Server) awaitGate(c *conn) bool {
 	for s.faults.gate != nil {
 		gate := s.faults.gate
@@ -126,28 +125,27 @@ func (s *Server) dropped(c *conn) bool {
 	return !here
 }
 
-// RefuseHandshakes makes the server close new connections at once, until it is switched off again. (A virtual network
-// can refuse them as if nobody listened: [Network.Refuse].)
+// RefuseHandshakes makes the server close new connections at once, until it is switched off again. (A virtual network can refuse
+// them as if nobody listened: [Network.Refuse].)
 func (s *Server) RefuseHandshakes(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.refuse = on
 }
 
-// SilentHandshakes makes the server accept connections and never answer their connect request or four-letter word, until it
-// is switched off again. Connections from that time stay silent.
+// SilentHandshakes makes the server accept connections and never answer their connect request or four-letter word, until it is
+// switched off again. Connections from that time stay silent.
 func (s *Server) SilentHandshakes(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.silent = on
 }
 
-// Isolate makes one of the server's listeners behave like a member of an ensemble that is cut off from the others: a
-// deposed leader, or a follower without a leader. Its clients still get answers to pings, reads and Sync, from the tree as it
-// is now. Watches don't fire. Writes and new connect requests are neither executed nor answered. No request through that
-// listener counts as a sign of life: sessions expire, and clients of other listeners see it, but the session's own connection
-// does not. Four-letter words are answered from the same tree. For the other members of the ensemble, serve the Server on
-// more listeners.
+// Isolate makes one of the server's listeners behave like a member of an ensemble that is cut off from the others: a deposed
+// leader, or a follower without a leader. Its clients still get answers to pings, reads and Sync, from the tree as it is now.
+// Watches don't fire. Writes and new connect requests are neither executed nor answered. No request through that listener counts
+// as a sign of life: sessions expire, and clients of other listeners see it, but the session's own connection does not.
+// Four-letter words are answered from the same tree. For the other members of the ensemble, serve the Server on more listeners.
 func (s *Server) Isolate(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,8 +190,8 @@ func (c *conn) view() view {
 // isolated returns the view of the connection's listener if that is isolated, else nil. Called with the lock held.
 func (c *conn) isolated() *view { return c.srv.faults.isolated[c.listener] }
 
-// release separates a session from its connection. It closes the connection, unless that is on an isolated listener, which
-// does not learn what happens to the session. Called with the lock held.
+// release separates a session from its connection. It closes the connection, unless that is on an isolated listener, which does
+// not learn what happens to the session. Called with the lock held.
 func (s *Server) release(ses *session) {
 	if ses.conn != nil && ses.conn.isolated() == nil {
 		ses.conn.drop(false)
@@ -236,9 +234,9 @@ func (s *Server) Down() {
 }
 
 // Restart is a crash and a start at once, or the start after Down: all connections are reset. If empty is false, the data are
-// kept and sessions live on: each has the whole timeout of its creation again. If empty is true, the tree is empty, all
-// sessions are gone, and zxids start again from zero: clients that have seen higher ones are refused, as by the real server.
-// Restart ends Freeze; the other faults stay.
+// kept and sessions live on: each has the whole timeout of its creation again. If empty is true, the tree is empty, all sessions
+// are gone, and zxids start again from zero: clients that have seen higher ones are refused, as by the real server. Restart ends
+// Freeze; the other faults stay.
 func (s *Server) Restart(empty bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

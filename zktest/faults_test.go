@@ -55,8 +55,8 @@ func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server, nw *zktest.Ne
 	})
 }
 
-// TestExpiryOnTicks: a session ends at the last packet plus its timeout, rounded up to the next tick: always later, by up to
-// a tick.
+// TestExpiryOnTicks: a session ends at the last packet plus its timeout, rounded up to the next tick: always later, by up to a
+// tick.
 func TestExpiryOnTicks(t *testing.T) {
 	for last, want := range map[time.Duration]time.Duration{
 		0:                       8 * time.Second,

@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// FuzzServer lets a hostile client say anything: first a connect request's body, then frames, all as they come. The server
-// must neither crash nor hang, and must go on serving others.
+// FuzzServer lets a hostile client say anything: first a connect request's body, then frames, all as they come. The server must
+// neither crash nor hang, and must go on serving others.
 func FuzzServer(f *testing.F) {
 	hello := binary.BigEndian.AppendUint32(make([]byte, 12), 10_000)
 	hello = append(hello, make([]byte, 8)...)

@@ -12,13 +12,13 @@ type transaction struct {
 	events []event
 }
 
-// Lag makes one of the server's listeners behave like a follower that is behind its leader, until CatchUp. The listener's
-// clients read the tree as it is now, and their watches do not fire, until the listener catches up. It catches up whenever
-// one of its clients writes, calls Sync or begins a session, because a follower sees all transactions before the one that it
-// answers. After that the listener lags behind the new state.
+// Lag makes one of the server's listeners behave like a follower that is behind its leader, until CatchUp. The listener's clients
+// read the tree as it is now, and their watches do not fire, until the listener catches up. It catches up whenever one of its
+// clients writes, calls Sync or begins a session, because a follower sees all transactions before the one that it answers. After
+// that the listener lags behind the new state.
 //
-// No session reads older data than it has read before: a client that reconnects and has seen a higher zxid than the listener
-// is refused, as by a real server. Requests count as signs of life as on other listeners, and the end of a session closes its
+// No session reads older data than it has read before: a client that reconnects and has seen a higher zxid than the listener is
+// refused, as by a real server. Requests count as signs of life as on other listeners, and the end of a session closes its
 // connection at once. A listener that is isolated and lags behaves as one that is isolated.
 func (s *Server) Lag(address string) {
 	s.mu.Lock()
@@ -52,16 +52,16 @@ func (s *Server) follow(address string) {
 	}
 }
 
-// startFollowers makes all listeners that lag begin with the server's present tree, as followers do after a start. Called
-// with the lock held.
+// startFollowers makes all listeners that lag begin with the server's present tree, as followers do after a start. Called with
+// the lock held.
 func (s *Server) startFollowers() {
 	for _, f := range s.faults.lagging {
 		f.view, f.missing = view{tree: s.tree.clone(), zxid: s.zxid}, nil
 	}
 }
 
-// fire sends the events of a committed transaction to the clients that watch. The clients of listeners that lag get them
-// later. Called with the lock held.
+// fire sends the events of a committed transaction to the clients that watch. The clients of listeners that lag get them later.
+// Called with the lock held.
 func (s *Server) fire(zxid int64, events []event) {
 	t := transaction{zxid: zxid, events: events}
 	for _, f := range s.faults.lagging {

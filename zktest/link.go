@@ -71,7 +71,8 @@ func (h *half) signal() {
 // held reports whether a black hole holds the half's bytes back.
 func (h *half) held() bool { return h.link.client.hole()&h.dir != 0 }
 
-// arrival returns when bytes that are sent now arrive. Readers get them only after the bytes sent before, which come first in chunks.
+// arrival returns when bytes that are sent now arrive. Readers get them only after the bytes sent before, which come first in
+// chunks.
 func (h *half) arrival() time.Time {
 	if d := h.link.client.delay(); d > 0 {
 		return time.Now().Add(d)

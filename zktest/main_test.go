@@ -16,8 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// connect starts a go-zookeeper client that dials with dial, and waits for its session. The client is closed, and all of
-// its goroutines have ended, before the test is over.
+// connect starts a go-zookeeper client that dials with dial, and waits for its session. The client is closed, and all of its
+// goroutines have ended, before the test is over.
 func connect(tb testing.TB, address string, dial dialFunc, timeout time.Duration) *zk.Conn {
 	tb.Helper()
 	c, events := connectNoWait(tb, address, dial, timeout)

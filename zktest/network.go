@@ -20,13 +20,13 @@ const (
 	Both = ToServer | ToClient
 )
 
-// Network is a virtual network in memory. It works inside of testing/synctest: a goroutine that waits on it is durably
-// blocked, and its delays pass in virtual time. Unlike net.Pipe, and like TCP, it has buffers: a write returns before the
-// other side reads, while less than 4 MiB are in flight.
+// Network is a virtual network in memory. It works inside of testing/synctest: a goroutine that waits on it is durably blocked,
+// and its delays pass in virtual time. Unlike net.Pipe, and like TCP, it has buffers: a write returns before the other side
+// reads, while less than 4 MiB are in flight.
 //
-// The methods of [Network] make faults of all connections, those of [Client] faults of one client's connections. Faults apply
-// to connections that exist and to later ones. The methods may be called from any goroutine and never wait, except Dial and
-// the methods of connections.
+// The methods of [Network] make faults of all connections, those of [Client] faults of one client's connections. Faults apply to
+// connections that exist and to later ones. The methods may be called from any goroutine and never wait, except Dial and the
+// methods of connections.
 type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
@@ -47,8 +47,8 @@ func NewNetwork() *Network {
 	return &Network{listeners: map[string]*listener{}, clients: map[string]*Client{}, links: map[*link]struct{}{}}
 }
 
-// Client is a named client of a [Network]. Its methods make faults of this client's connections, and [Server.Sessions] has
-// its name.
+// Client is a named client of a [Network]. Its methods make faults of this client's connections, and [Server.Sessions] has its
+// name.
 type Client struct {
 	net   *Network
 	name  string
@@ -183,8 +183,7 @@ func (n *Network) cut(client *Client) {
 // Cut resets all connections: both sides notice at once, and bytes in flight are lost. New connections are possible.
 func (n *Network) Cut() { n.cut(nil) }
 
-// Cut resets the client's connections: both sides notice at once, and bytes in flight are lost. New connections are
-// possible.
+// Cut resets the client's connections: both sides notice at once, and bytes in flight are lost. New connections are possible.
 func (c *Client) Cut() { c.net.cut(c) }
 
 // Refuse makes dialing fail with "connection refused", until Heal. Connections that exist go on.
@@ -193,9 +192,9 @@ func (n *Network) Refuse() { n.change(nil, func(f *linkFault) { f.refuse = true 
 // Refuse makes the client's dialing fail with "connection refused", until Heal. Connections that exist go on.
 func (c *Client) Refuse() { c.net.change(c, func(f *linkFault) { f.refuse = true }) }
 
-// BlackHole holds back everything that is sent in a direction, the end of a connection included, until Heal or Cut. The
-// senders don't notice. As with TCP nothing is lost: the bytes arrive after Heal, also from a side that has closed the
-// connection meanwhile. Cut loses them. Dialing waits.
+// BlackHole holds back everything that is sent in a direction, the end of a connection included, until Heal or Cut. The senders
+// don't notice. As with TCP nothing is lost: the bytes arrive after Heal, also from a side that has closed the connection
+// meanwhile. Cut loses them. Dialing waits.
 func (n *Network) BlackHole(dir Direction) { n.change(nil, func(f *linkFault) { f.hole |= dir }) }
 
 // BlackHole holds back everything that the client sends, receives, or both. See [Network.BlackHole].

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Options configure a [Server]. The zero value makes a server with ZooKeeper's defaults. Durations are rounded to
-// milliseconds, the unit of the protocol; negative values count as zero.
+// Options configure a [Server]. The zero value makes a server with ZooKeeper's defaults. Durations are rounded to milliseconds,
+// the unit of the protocol; negative values count as zero.
 type Options struct {
 	// TickTime is ZooKeeper's tickTime: sessions expire in steps of it, counted from the first call of Serve. 0 means 2 s.
 	TickTime time.Duration
@@ -14,8 +14,8 @@ type Options struct {
 	MinSessionTimeout time.Duration
 	// MaxSessionTimeout is the longest session timeout granted. 0 means 20 ticks.
 	MaxSessionTimeout time.Duration
-	// JuteMaxBuffer is the size of the largest packet accepted, in bytes; a larger one drops its connection. 0 means
-	// 1048575, as ZooKeeper's jute.maxbuffer.
+	// JuteMaxBuffer is the size of the largest packet accepted, in bytes; a larger one drops its connection. 0 means 1048575, as
+	// ZooKeeper's jute.maxbuffer.
 	JuteMaxBuffer int
 	// SuperPassword is the password of the digest user "super", who may do everything. "" means that there is no such user.
 	SuperPassword string

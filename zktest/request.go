@@ -102,8 +102,8 @@ func (o Op) served() bool {
 	}
 }
 
-// Writes reports whether the operation changes the tree or the set of sessions, and so takes a zxid of its own.
-// A connect request does so if it begins a session.
+// Writes reports whether the operation changes the tree or the set of sessions, and so takes a zxid of its own. A connect request
+// does so if it begins a session.
 func (o Op) Writes() bool {
 	switch o {
 	case OpConnect, OpCloseSession, OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpSetData, OpSetACL, OpMulti:
@@ -113,8 +113,8 @@ func (o Op) Writes() bool {
 	}
 }
 
-// Request is a client's request, as predicates and hooks of [Server] get it. Fields that an operation does not have are
-// zero. If a hook changes a field, the server executes the changed request.
+// Request is a client's request, as predicates and hooks of [Server] get it. Fields that an operation does not have are zero. If
+// a hook changes a field, the server executes the changed request.
 type Request struct {
 	Op      Op
 	Xid     int32

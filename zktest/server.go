@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Server is an in-memory ZooKeeper server. Its methods may be called from any goroutine. None of them waits for a client,
-// except Serve. Close waits for hooks to return.
+// Server is an in-memory ZooKeeper server. Its methods may be called from any goroutine. None of them waits for a client, except
+// Serve. Close waits for hooks to return.
 type Server struct {
 	set settings
 	wg  sync.WaitGroup // all goroutines and the timer
@@ -94,9 +94,9 @@ func (s *Server) accept(nc net.Conn, listener string) {
 	s.wg.Go(c.writeLoop)
 }
 
-// Close stops the server: it closes the listeners and connections and waits until the server's goroutines have ended. It
-// does not close sessions: to clients it looks like a crash. More calls do nothing. Close returns an error only if the
-// listener of [StartTCP] has failed.
+// Close stops the server: it closes the listeners and connections and waits until the server's goroutines have ended. It does not
+// close sessions: to clients it looks like a crash. More calls do nothing. Close returns an error only if the listener of
+// [StartTCP] has failed.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -114,10 +114,10 @@ func (s *Server) Close() error {
 	return s.failed
 }
 
-// StartTCP starts a server that listens on a TCP address, "host:port", and returns the address on which it listens. Port 0
-// is any free port; "" is 127.0.0.1:0. The server serves until [Server.Close]; ctx bounds the start alone. StartTCP returns
-// an error if it can't listen, for instance because the port is in use; then nothing is started. If the listener fails
-// later, the server logs that to [Options].Logger, and Close returns it.
+// StartTCP starts a server that listens on a TCP address, "host:port", and returns the address on which it listens. Port 0 is any
+// free port; "" is 127.0.0.1:0. The server serves until [Server.Close]; ctx bounds the start alone. StartTCP returns an error if
+// it can't listen, for instance because the port is in use; then nothing is started. If the listener fails later, the server logs
+// that to [Options].Logger, and Close returns it.
 //
 // In a test [Start] is shorter. For a listener of another kind, or more than one, use [NewServer] and [Server.Serve].
 func StartTCP(ctx context.Context, address string, opts Options) (srv *Server, listening string, err error) {
@@ -158,8 +158,8 @@ func Start(tb TB, opts Options) (*Server, string) {
 // VirtualAddress is where [StartVirtual] listens.
 const VirtualAddress = "zk:2181"
 
-// StartVirtual runs a server on a new virtual network, at "zk:2181", until the test ends. For a testing/synctest bubble, call
-// it inside of the bubble.
+// StartVirtual runs a server on a new virtual network, at "zk:2181", until the test ends. For a testing/synctest bubble, call it
+// inside of the bubble.
 func StartVirtual(tb TB, opts Options) (*Server, *Network) {
 	tb.Helper()
 	n := NewNetwork()
@@ -191,8 +191,8 @@ func (s *Server) begin(session int64, who []identity) *txn {
 	return &txn{tree: s.tree, zxid: s.zxid, time: time.Now().UnixMilli(), session: session, who: who}
 }
 
-// commit commits a transaction: it adds ephemeral znodes to their sessions and sends events to the clients that watch. Called with the
-// lock held.
+// commit commits a transaction: it adds ephemeral znodes to their sessions and sends events to the clients that watch. Called
+// with the lock held.
 func (s *Server) commit(t *txn) {
 	for _, e := range t.events {
 		if e.kind != eventCreated && e.kind != eventDeleted {

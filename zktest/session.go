@@ -63,8 +63,8 @@ func (s *Server) openSession(timeout int64) *session {
 	return ses
 }
 
-// endSession removes a session and its ephemeral znodes in one transaction. It closes the session's connection without an
-// answer, unless that is asking, the connection of a closeSession. Called with the lock held.
+// endSession removes a session and its ephemeral znodes in one transaction. It closes the session's connection without an answer,
+// unless that is asking, the connection of a closeSession. Called with the lock held.
 func (s *Server) endSession(ses *session, asking *conn) {
 	t := s.begin(ses.id, nil)
 	delete(s.sessions, ses.id)

@@ -43,8 +43,8 @@ func (n *node) statNow() Stat {
 	return s
 }
 
-// list returns the children in a fixed order that is not sorted, like that of a real server: a program that relies on
-// sorted children fails with zktest too.
+// list returns the children in a fixed order that is not sorted, like that of a real server: a program that relies on sorted
+// children fails with zktest too.
 func (n *node) list() []string {
 	if n.listing == nil {
 		n.listing = slices.SortedFunc(maps.Keys(n.children), func(a, b string) int {

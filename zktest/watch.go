@@ -32,8 +32,8 @@ const (
 	watchRecursive
 )
 
-// watchTable has the watches of one kind: data watches (exists sets these too) or child watches. A watch belongs to a
-// connection and ends with it.
+// watchTable has the watches of one kind: data watches (exists sets these too) or child watches. A watch belongs to a connection
+// and ends with it.
 type watchTable struct {
 	byPath    map[string][]*conn             // the connections that watch a path, in the order in which they began
 	byConn    map[*conn]map[string]watchMode // the paths that a connection watches
@@ -109,8 +109,8 @@ func (t *watchTable) size() int {
 	return n
 }
 
-// trigger returns the connections that watch path and for which sees returns true, each once, and removes their one-shot
-// watches. Recursive watches above path count too.
+// trigger returns the connections that watch path and for which sees returns true, each once, and removes their one-shot watches.
+// Recursive watches above path count too.
 func (t *watchTable) trigger(path string, sees func(*conn) bool) []*conn {
 	hit := slices.DeleteFunc(slices.Clone(t.byPath[path]), func(c *conn) bool { return !sees(c) })
 	for _, c := range hit {

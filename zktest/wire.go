@@ -82,7 +82,8 @@ func (d *decoder) string() string {
 	return s
 }
 
-// vector decodes a vector's length. least is the size of its smallest element: a length beyond the rest of the packet is an error.
+// vector decodes a vector's length. least is the size of its smallest element: a length beyond the rest of the packet is an
+// error.
 func (d *decoder) vector(least int) int {
 	n := int(d.int32())
 	if d.err != nil || n <= 0 {

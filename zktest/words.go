@@ -35,8 +35,8 @@ func refused(word string) bool {
 	}
 }
 
-// word queues the answer to a four-letter word. It returns false if there is none, because the server is silent or the
-// connection closed.
+// word queues the answer to a four-letter word. It returns false if there is none, because the server is silent or the connection
+// closed.
 func (s *Server) word(c *conn, word string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +174,8 @@ const (
 	modeFollower   = "follower"
 )
 
-// mode returns the mode of the server behind a listener. Several listeners are an ensemble: the first that is not isolated is
-// the leader. An isolated listener keeps its mode. Called with the lock held.
+// mode returns the mode of the server behind a listener. Several listeners are an ensemble: the first that is not isolated is the
+// leader. An isolated listener keeps its mode. Called with the lock held.
 func (s *Server) mode(listener string) string {
 	if stale := s.faults.isolated[listener]; stale != nil {
 		return stale.mode

@@ -20,8 +20,8 @@ import (
 // version is what the server says of itself.
 const version = "3.9.5-zktest, built on 2026-02-11 20:18 UTC"
 
-// askConn writes a four-letter word and returns all that is answered until the server closes the connection. It gives up
-// after a minute.
+// askConn writes a four-letter word and returns all that is answered until the server closes the connection. It gives up after a
+// minute.
 func askConn(t *testing.T, c net.Conn, parts ...string) (string, error) {
 	t.Helper()
 	defer func() { must(t, c.Close()) }()

@@ -152,8 +152,8 @@ func (c *consumeCmd) memberName() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// openEvents opens the event log. observe writes the consumer's events to it, and done the messages that a handler has
-// processed. Each line is one write, so closeFile flushes nothing.
+// openEvents opens the event log. observe writes the consumer's events to it, and done the messages that a handler has processed.
+// Each line is one write, so closeFile flushes nothing.
 func (c *consumeCmd) openEvents(
 	logger *slog.Logger,
 ) (observe func(consumer.Event), done func(*sarama.ConsumerMessage), closeFile func(), err error) {
@@ -218,8 +218,7 @@ func startOf(from string) consumer.From {
 	return consumer.Earliest
 }
 
-// functionsNamed returns the functions of these names, which the flag's enum
-// has checked.
+// functionsNamed returns the functions of these names, which the flag's enum has checked.
 func functionsNamed(names []string) []allocfn.Func {
 	var named []allocfn.Func
 	for _, name := range names {

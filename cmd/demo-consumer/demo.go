@@ -51,8 +51,7 @@ type scenario struct {
 	started time.Time
 }
 
-// member is one consuming process in miniature: a session, a group, and a link
-// to ZooKeeper of its own.
+// member is one consuming process in miniature: a session, a group, and a link to ZooKeeper of its own.
 type member struct {
 	link *zktest.Client
 	zk   *session.Session
@@ -200,8 +199,7 @@ func (s *scenario) startServers(ctx context.Context) (closeAll func(), err error
 	return func() { _ = s.client.Close(); s.kafka.Close(); closeZK() }, nil
 }
 
-// startProducer produces steadily until stop is called, which returns when all
-// was acknowledged.
+// startProducer produces steadily until stop is called, which returns when all was acknowledged.
 func (s *scenario) startProducer(ctx context.Context) (stop func(), err error) {
 	producer, err := sarama.NewAsyncProducerFromClient(s.client)
 	if err != nil {
@@ -257,8 +255,7 @@ func (s *scenario) join(ctx context.Context, name string) error {
 	return nil
 }
 
-// leave stops a member and waits until it has left. A member that was cut off
-// can't leave in order; that is no fault of the demo.
+// leave stops a member and waits until it has left. A member that was cut off can't leave in order; that is no fault of the demo.
 func (s *scenario) leave(name string) error {
 	m := s.members[name]
 	delete(s.members, name)

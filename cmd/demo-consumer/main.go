@@ -1,6 +1,5 @@
-// Command demo-consumer shows kiel at work: without arguments it plays a
-// narrated scenario on embedded servers; with produce, consume and servers it is
-// one real process against a ZooKeeper and a Kafka.
+// Command demo-consumer shows kiel at work: without arguments it plays a narrated scenario on embedded servers; with produce,
+// consume and servers it is one real process against a ZooKeeper and a Kafka.
 package main
 
 import (
@@ -90,8 +89,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	return exitOK
 }
 
-// runContext is what every command gets: a context that the first signal ends,
-// and its console.
+// runContext is what every command gets: a context that the first signal ends, and its console.
 type runContext struct {
 	context.Context //nolint:containedctx // the value is the process's lifetime, bound by the CLI library to Run methods
 	console

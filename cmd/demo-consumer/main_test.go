@@ -431,8 +431,8 @@ func TestProduceStopsWhenTold(t *testing.T) {
 	}
 }
 
-// TestFewMessagesAreNotLost: sarama drops what it has to send again while it is
-// closing, and the first messages of a connection often are.
+// TestFewMessagesAreNotLost: sarama drops what it has to send again while it is closing, and the first messages of a connection
+// often are.
 func TestFewMessagesAreNotLost(t *testing.T) {
 	_, kafka := embedded(t)
 	for range 30 {

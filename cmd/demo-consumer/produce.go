@@ -106,8 +106,8 @@ func (c *produceCmd) connect(ctx context.Context, config *sarama.Config) (sarama
 	return producer, nil
 }
 
-// unlessTold calls f, which can't be interrupted, and returns nothing when ctx
-// ends first: the process is about to end, and f with it.
+// unlessTold calls f, which can't be interrupted, and returns nothing when ctx ends first: the process is about to end, and f
+// with it.
 func unlessTold[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -132,9 +132,8 @@ type tally struct {
 	first         error
 }
 
-// watchProducer counts what Kafka answers. Once it is told how many messages there
-// are it closes the producer when all of them are answered, not before: a producer
-// that is closing drops what it would have to send again.
+// watchProducer counts what Kafka answers. Once it is told how many messages there are it closes the producer when all of them
+// are answered, not before: a producer that is closing drops what it would have to send again.
 func watchProducer(p sarama.AsyncProducer, sent <-chan int64, progress io.Writer, topic string) tally {
 	var t tally
 	all := int64(-1)
@@ -169,8 +168,8 @@ func watchProducer(p sarama.AsyncProducer, sent <-chan int64, progress io.Writer
 	return t
 }
 
-// feedLines sends one message a line. A line that can't be sent ends it with an
-// error that names the line; those before it are sent.
+// feedLines sends one message a line. A line that can't be sent ends it with an error that names the line; those before it are
+// sent.
 func (c *produceCmd) feedLines(ctx context.Context, r io.Reader, input chan<- *sarama.ProducerMessage) (taken int64, err error) {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, maxLine)

@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/internal/eventlog"
 )
 
-// recorder keeps what the demo's members do: their event logs for the verdict at
-// the end, and who owns what right now for the tables in between.
+// recorder keeps what the demo's members do: their event logs for the verdict at the end, and who owns what right now for the
+// tables in between.
 type recorder struct {
 	mu      sync.Mutex
 	logs    map[string][]eventlog.Event

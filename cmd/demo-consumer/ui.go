@@ -17,8 +17,7 @@ import (
 
 const page = 78 // columns; readable on an 80-column terminal
 
-// ui prints the demo. Colour is used on a terminal only, and never when NO_COLOR
-// is set.
+// ui prints the demo. Colour is used on a terminal only, and never when NO_COLOR is set.
 type ui struct {
 	w      io.Writer
 	colour bool

@@ -1,5 +1,5 @@
-// Package clocks gives single members of a test clocks that go wrong: slow, fast, jumping, suspended. Only tests call
-// [With]; a session that runs without such a context uses the machine's clock.
+// Package clocks gives single members of a test clocks that go wrong: slow, fast, jumping, suspended. Only tests call [With]; a
+// session that runs without such a context uses the machine's clock.
 package clocks
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Clock tells the time on the monotonic clock, since some moment, and on the wall clock, since the epoch. It may be called
-// from any goroutine.
+// Clock tells the time on the monotonic clock, since some moment, and on the wall clock, since the epoch. It may be called from
+// any goroutine.
 type Clock func() (mono, wall time.Duration)
 
 type key struct{}

@@ -1,5 +1,5 @@
-// Package defaultlog is the Logger of parts to which the program gave none: it passes warnings and errors to
-// slog.Default and drops all else.
+// Package defaultlog is the Logger of parts to which the program gave none: it passes warnings and errors to slog.Default and
+// drops all else.
 package defaultlog
 
 import (
@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// Or returns logger or, when it is nil, a Logger that passes records of level Warn and above to slog.Default. It asks
-// for slog.Default at each record, so that a later slog.SetDefault counts.
+// Or returns logger or, when it is nil, a Logger that passes records of level Warn and above to slog.Default. It asks for
+// slog.Default at each record, so that a later slog.SetDefault counts.
 func Or(logger *slog.Logger) *slog.Logger {
 	if logger != nil {
 		return logger

@@ -1,5 +1,5 @@
-// Package endless gives tests the contexts that never end. The Done channel of such a context is nil; code that waits
-// for its end must not take that for the end. Only tests import this package.
+// Package endless gives tests the contexts that never end. The Done channel of such a context is nil; code that waits for its end
+// must not take that for the end. Only tests import this package.
 package endless
 
 import (

@@ -1,5 +1,6 @@
-// Package errlog coalesces the errors of one kind in a log. It logs the first at once. While the kind goes on failing, at most one line in
-// an [Interval] has the number of errors since the last line. When all that failed works again, one line has the time that it took.
+// Package errlog coalesces the errors of one kind in a log. It logs the first at once. While the kind goes on failing, at most
+// one line in an [Interval] has the number of errors since the last line. When all that failed works again, one line has the time
+// that it took.
 //
 // The lines:
 //
@@ -8,8 +9,8 @@
 //	level=INFO msg=recovered kind=fetch after=58.1s errors=260
 //	level=ERROR msg=failed kind="panic in handler" about=orders:7 error="…" stack="…"
 //
-// A kind that recovers and fails again and again has four lines about a new start in an Interval, and more only of a higher level. Further
-// errors are held back. When the Interval is over, the last one of the highest level is logged.
+// A kind that recovers and fails again and again has four lines about a new start in an Interval, and more only of a higher
+// level. Further errors are held back. When the Interval is over, the last one of the highest level is logged.
 //
 // A Log has no goroutine and no timer: the call that brings the next error, or the success, writes the line. A call for any kind
 // writes the lines that were held back.

@@ -23,8 +23,8 @@ const (
 	maxStack  = 8192             // bytes of a stack, from its beginning, which says where the error was
 )
 
-// Log logs errors by kinds. Kinds are words fixed in the code, because a Log keeps each for ever. Any goroutine may call all methods; they
-// wait for nothing but the Logger.
+// Log logs errors by kinds. Kinds are words fixed in the code, because a Log keeps each for ever. Any goroutine may call all
+// methods; they wait for nothing but the Logger.
 type Log struct {
 	log     *slog.Logger
 	failing atomic.Int32 // the number of kinds that fail now, and of those with a line that was held back
@@ -65,8 +65,8 @@ func New(log *slog.Logger) *Log {
 	return &Log{log: log, kinds: make(map[string]*kind)}
 }
 
-// Failed notes an error of this kind, and logs it at level Error unless another line of the kind has just been written. about names what
-// failed, such as a partition; "" is the kind itself. A line that this call writes has the attributes args.
+// Failed notes an error of this kind, and logs it at level Error unless another line of the kind has just been written. about
+// names what failed, such as a partition; "" is the kind itself. A line that this call writes has the attributes args.
 func (l *Log) Failed(kind, about string, err error, args ...any) {
 	l.failed(slog.LevelError, kind, about, err, args, nil)
 }
@@ -81,18 +81,18 @@ func (l *Log) FailedInfo(kind, about string, err error, args ...any) {
 	l.failed(slog.LevelInfo, kind, about, err, args, nil)
 }
 
-// FailedAt is Failed for an error with a stack. The first line since the kind began to fail has the beginning of the stack, but only one line
-// in an Interval. FailedAt calls stack for that line alone.
+// FailedAt is Failed for an error with a stack. The first line since the kind began to fail has the beginning of the stack, but
+// only one line in an Interval. FailedAt calls stack for that line alone.
 func (l *Log) FailedAt(kind, about string, err error, stack func() string) {
 	l.failed(slog.LevelError, kind, about, err, nil, stack)
 }
 
-// Failing reports whether anything fails, or has failed and was not logged yet. It is for callers of OK for which it is costly to find out
-// what works.
+// Failing reports whether anything fails, or has failed and was not logged yet. It is for callers of OK for which it is costly to
+// find out what works.
 func (l *Log) Failing() bool { return l.failing.Load() != 0 }
 
-// OK notes that about works again. If nothing else of the kind fails, OK logs that the kind has recovered. While nothing fails, it costs
-// one atomic load.
+// OK notes that about works again. If nothing else of the kind fails, OK logs that the kind has recovered. While nothing fails,
+// it costs one atomic load.
 func (l *Log) OK(kind, about string) {
 	if !l.Failing() {
 		return
@@ -107,8 +107,8 @@ func (l *Log) recovered(kind string, end *ending) {
 	l.log.Info("recovered", "kind", kind, "after", end.after, "errors", end.errors)
 }
 
-// Gone notes, for all kinds, that about does not exist any more, such as a partition that was released. It may have worked or not. Gone
-// logs the end of a kind that had failed for an Interval or longer. It is as cheap as OK.
+// Gone notes, for all kinds, that about does not exist any more, such as a partition that was released. It may have worked or
+// not. Gone logs the end of a kind that had failed for an Interval or longer. It is as cheap as OK.
 func (l *Log) Gone(about string) {
 	if !l.Failing() {
 		return
@@ -218,8 +218,9 @@ func (k *kind) line(now time.Time, level slog.Level, stack bool) *line {
 	return line
 }
 
-// due reports whether an error is to be logged now: the first, one of a higher level, and one an Interval after the last line. A kind that
-// recovers and fails again and again is logged maxStarts times in an Interval, and then once more for each higher level.
+// due reports whether an error is to be logged now: the first, one of a higher level, and one an Interval after the last line. A
+// kind that recovers and fails again and again is logged maxStarts times in an Interval, and then once more for each higher
+// level.
 func (k *kind) due(now time.Time, level slog.Level) bool {
 	if k.logged {
 		return level > k.level || now.Sub(k.lastLine) >= Interval
@@ -244,7 +245,8 @@ type ending struct {
 	errors uint64
 }
 
-// remove removes an about that fails no more. It returns the end if nothing of the kind fails any more and a line has reported that it did.
+// remove removes an about that fails no more. It returns the end if nothing of the kind fails any more and a line has reported
+// that it did.
 func (l *Log) remove(kindName, about string) *ending {
 	about = cut(about, maxAbout)
 	l.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Troubles returns the troubles that last, and then at most MaxPast of those that are over, each the newest first. The caller may change
-// the result.
+// Troubles returns the troubles that last, and then at most MaxPast of those that are over, each the newest first. The caller may
+// change the result.
 func (l *Log) Troubles() []status.Trouble {
 	l.mu.Lock()
 	defer l.mu.Unlock()

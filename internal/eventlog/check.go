@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Log is the event log of one process. A process that is started again under the
-// same member name has another Log.
+// Log is the event log of one process. A process that is started again under the same member name has another Log.
 type Log struct {
 	Name   string // names the process in violations; mostly a file name
 	Events []Event
@@ -26,15 +25,14 @@ func (p Partition) String() string { return fmt.Sprintf("%s:%d", p.Topic, p.ID) 
 
 // Expect is what the producer, and whoever makes the faults, knows.
 type Expect struct {
-	// End is the offset after the last message of each partition. Each offset
-	// from zero must have been handed out, and done. With nil, no loss is reported.
+	// End is the offset after the last message of each partition. Each offset from zero must have been handed out, and done. With
+	// nil, no loss is reported.
 	End map[Partition]int64
-	// Exempt lists times in which an overlap is no violation: a third party has
-	// removed a claim, a member or a session. Then the partition is free at once, and
-	// its owner notices later.
+	// Exempt lists times in which an overlap is no violation: a third party has removed a claim, a member or a session. Then the
+	// partition is free at once, and its owner notices later.
 	Exempt []Exempt
-	// Wiped lists when ZooKeeper lost all data. A member that was trusted then may
-	// still be trusted while its partitions are claimed again, and tokens start anew.
+	// Wiped lists when ZooKeeper lost all data. A member that was trusted then may still be trusted while its partitions are
+	// claimed again, and tokens start anew.
 	Wiped []Span
 }
 
@@ -50,8 +48,7 @@ type Span struct{ From, To int64 }
 // holds reports whether the time from from to to lies within s.
 func (s Span) holds(from, to int64) bool { return s.From <= from && to <= s.To }
 
-// Report is the result of Check. Violations has a sentence for each fact that breaks
-// the promise; it is empty if none does.
+// Report is the result of Check. Violations has a sentence for each fact that breaks the promise; it is empty if none does.
 type Report struct {
 	Members       int              // logs
 	Events        int              // lines in the logs
@@ -93,7 +90,8 @@ func (r *Report) String() string {
 // closed is the end of a tenure whose partition is opened again under the same claim.
 const closed = "closed"
 
-// tenure is one unbroken ownership of a partition by a process; if the partition is opened again meanwhile, each opening is a tenure.
+// tenure is one unbroken ownership of a partition by a process; if the partition is opened again meanwhile, each opening is a
+// tenure.
 type tenure struct {
 	log        string
 	p          Partition
@@ -259,9 +257,8 @@ func (c *checker) pair(before []*tenure, tm *tenure) {
 	}
 }
 
-// start checks where a tenure began to read: at the committed offset or behind it, and
-// after an orderly release exactly behind the last message that was processed. A
-// message that was handed out and not done may have been in a channel; it is read again.
+// start checks where a tenure began to read: at the committed offset or behind it, and after an orderly release exactly behind
+// the last message that was processed. A message that was handed out and not done may have been in a channel; it is read again.
 func (c *checker) start(tm *tenure, before []*tenure, commits []delivery, delivered int64) {
 	at, committed := *tm.opened, int64(-1)
 	for _, d := range commits {

@@ -1,32 +1,27 @@
-// Package eventlog has the format of a consuming process's event log, one JSON object a
-// line, and a checker. The checker reads the logs of all members of a group and
-// reports whether a partition ever had two owners, a message was lost, or a member
+// Package eventlog has the format of a consuming process's event log, one JSON object a line, and a checker. The checker reads
+// the logs of all members of a group and reports whether a partition ever had two owners, a message was lost, or a member
 // committed an offset of a partition that it did not own.
 //
 // # Format
 //
-// Each line has t, member and event, and some have topic, partition, token, offset,
-// version, session and since. t is CLOCK_MONOTONIC in nanoseconds, so that the logs of
-// all processes of one machine compare.
+// Each line has t, member and event, and some have topic, partition, token, offset, version, session and since. t is
+// CLOCK_MONOTONIC in nanoseconds, so that the logs of all processes of one machine compare.
 //
-// A member owns a partition from "claimed" to the first of "released", "lost" and
-// "untrusted". One of these without a partition, or "left", ends all that the member
-// owns. In "untrusted", since is when trust ended: a process that was frozen writes the
-// line late. In "committed", since is when the commit was last authorized before its
-// request was sent: the answer may come after the end of the ownership.
+// A member owns a partition from "claimed" to the first of "released", "lost" and "untrusted". One of these without a partition,
+// or "left", ends all that the member owns. In "untrusted", since is when trust ended: a process that was frozen writes the line
+// late. In "committed", since is when the commit was last authorized before its request was sent: the answer may come after the
+// end of the ownership.
 //
-// "message" means that a message was handed out, or entered the channel from which
-// its handler takes messages; it may be taken out of the channel again when the
-// partition is revoked or lost. "done" means that the handler has processed the message.
+// "message" means that a message was handed out, or entered the channel from which its handler takes messages; it may be taken
+// out of the channel again when the partition is revoked or lost. "done" means that the handler has processed the message.
 //
-// Logs need not have "done". If one log of a group has it, all members must write it:
-// then a message that was handed out and never done is lost, only messages that are
-// done may be committed, and after an orderly release the next owner starts exactly
-// behind the last message that was done. Without "done", a message counts as processed
-// when it is handed out, and the next owner may start before the last such message.
+// Logs need not have "done". If one log of a group has it, all members must write it: then a message that was handed out and
+// never done is lost, only messages that are done may be committed, and after an orderly release the next owner starts exactly
+// behind the last message that was done. Without "done", a message counts as processed when it is handed out, and the next owner
+// may start before the last such message.
 //
-// After the loss of a partition the log may have at most one more of its messages: one
-// that was handed out right before, by a process that was stopped in between.
+// After the loss of a partition the log may have at most one more of its messages: one that was handed out right before, by a
+// process that was stopped in between.
 package eventlog
 
 import (
@@ -53,8 +48,7 @@ const (
 	Left      = "left"      // the member has left
 )
 
-// Event is one line of the log. Partition and Offset are pointers because zero is a
-// value of both.
+// Event is one line of the log. Partition and Offset are pointers because zero is a value of both.
 type Event struct {
 	T         int64  `json:"t"`
 	Member    string `json:"member"`
@@ -68,8 +62,8 @@ type Event struct {
 	Since     int64  `json:"since,omitempty"`
 }
 
-// Writer writes events, each with one unbuffered Write, so that a process that is
-// killed leaves whole lines. Several goroutines may use it.
+// Writer writes events, each with one unbuffered Write, so that a process that is killed leaves whole lines. Several goroutines
+// may use it.
 type Writer struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -78,8 +72,8 @@ type Writer struct {
 // NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes one line, with the time that now returns. It calls now under the
-// writer's lock, so that the lines of one log are in the order of their times.
+// Write writes one line, with the time that now returns. It calls now under the writer's lock, so that the lines of one log are
+// in the order of their times.
 func (w *Writer) Write(e Event, now func() int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,8 +91,8 @@ func (w *Writer) Write(e Event, now func() int64) error {
 // maxLine is the length of the longest line that Read accepts, in bytes.
 const maxLine = 1 << 20
 
-// Read reads a log. It drops a last line that can't be parsed, because a killed process
-// may leave one. Another line that can't be parsed is an error, which names it.
+// Read reads a log. It drops a last line that can't be parsed, because a killed process may leave one. Another line that can't be
+// parsed is an error, which names it.
 func Read(r io.Reader) ([]Event, error) {
 	var events []Event
 	sc := bufio.NewScanner(r)

@@ -86,8 +86,8 @@ func (w *walker) event(e Event) {
 	}
 }
 
-// reopen ends a tenure and begins another one under the same claim, because the partition is opened again. Messages that were handed
-// out and not processed may be handed out again.
+// reopen ends a tenure and begins another one under the same claim, because the partition is opened again. Messages that were
+// handed out and not processed may be handed out again.
 func (w *walker) reopen(tm *tenure, at int64) *tenure {
 	w.finish(tm, at, closed)
 	next := &tenure{log: tm.log, p: tm.p, token: tm.token, session: tm.session, start: at, hasDone: tm.hasDone}
@@ -96,8 +96,7 @@ func (w *walker) reopen(tm *tenure, at int64) *tenure {
 	return next
 }
 
-// finish ends a tenure at a time that may be before the last lines: a process that
-// was frozen writes "untrusted" late.
+// finish ends a tenure at a time that may be before the last lines: a process that was frozen writes "untrusted" late.
 func (w *walker) finish(tm *tenure, at int64, how string) {
 	tm.end, tm.how = at, how
 	delete(w.open, tm.p)
@@ -120,8 +119,8 @@ func (w *walker) finish(tm *tenure, at int64, how string) {
 	}
 }
 
-// late checks a message that the log has after the end of the tenure. One is allowed
-// after a loss: the process may be stopped between handing it out and logging it.
+// late checks a message that the log has after the end of the tenure. One is allowed after a loss: the process may be stopped
+// between handing it out and logging it.
 func (w *walker) late(tm *tenure, m delivery) {
 	tm.late++
 	if tm.late == 1 && (tm.how == Untrusted || tm.how == Lost) {
@@ -166,8 +165,8 @@ func (w *walker) commit(tm *tenure, p Partition, e Event) {
 	tm.commits = append(tm.commits, d)
 }
 
-// finished records that a handler has processed a message. The log may have "done"
-// after the end of the tenure, and before the "message".
+// finished records that a handler has processed a message. The log may have "done" after the end of the tenure, and before the
+// "message".
 func (w *walker) finished(tm *tenure, p Partition, e Event) {
 	if e.Offset == nil {
 		return

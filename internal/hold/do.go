@@ -24,8 +24,9 @@ type key[H Held] struct{}
 
 type callerKey struct{}
 
-// Value looks in the caller's context first, then in the hold's. A value that is itself a context is the exception: package context
-// uses such a value to find the parent of a child. The parent must be the hold's context, or the child would end a moment later.
+// Value looks in the caller's context first, then in the hold's. A value that is itself a context is the exception: package
+// context uses such a value to find the parent of a child. The parent must be the hold's context, or the child would end a moment
+// later.
 func (u under[H]) Value(k any) any {
 	switch k.(type) {
 	case key[H]:
@@ -53,8 +54,8 @@ func In[H Held](ctx context.Context, held H) context.Context {
 	return context.WithValue(ctx, key[H]{}, held)
 }
 
-// Outlive returns the context with which to wait for the release of a hold. A function that runs under a hold may release that hold
-// with its own context, which ends by the release, and still learns the outcome: if ctx ended with one of causes, Outlive
+// Outlive returns the context with which to wait for the release of a hold. A function that runs under a hold may release that
+// hold with its own context, which ends by the release, and still learns the outcome: if ctx ended with one of causes, Outlive
 // returns the context of the caller of [Under]. Otherwise Outlive returns ctx.
 func Outlive(ctx context.Context, causes ...error) context.Context {
 	caller, ok := ctx.Value(callerKey{}).(context.Context)
@@ -64,8 +65,8 @@ func Outlive(ctx context.Context, causes ...error) context.Context {
 	return Outlive(caller, causes...)
 }
 
-// Under calls fn with a context that ends with the hold and with ctx. The context has the values of ctx, and [From] finds the hold
-// in it. Under returns fn's error; ended reports whether that error says only that the context has ended.
+// Under calls fn with a context that ends with the hold and with ctx. The context has the values of ctx, and [From] finds the
+// hold in it. Under returns fn's error; ended reports whether that error says only that the context has ended.
 func Under[H Held](ctx context.Context, held H, fn func(ctx context.Context) error) (err error, ended bool) {
 	life, end := context.WithCancelCause(under[H]{Context: held.Context(), values: ctx, held: held})
 	defer end(context.Canceled)
@@ -83,12 +84,12 @@ type On struct {
 	Turn         chan struct{} // full while a function runs, if only one may run at a time; nil if several may
 }
 
-// Do acquires a hold, calls fn under it, releases it, and returns the errors of all three. If fn's error says only that its context
-// has ended, Do returns the reason for that end instead, which is nil if ctx has ended. It first waits for its turn; if ctx ends
-// meanwhile, Do returns a [*recipe.BlockedError].
+// Do acquires a hold, calls fn under it, releases it, and returns the errors of all three. If fn's error says only that its
+// context has ended, Do returns the reason for that end instead, which is nil if ctx has ended. It first waits for its turn; if
+// ctx ends meanwhile, Do returns a [*recipe.BlockedError].
 //
-// Release is called when fn has returned. Done says that fn has returned nil. Lost is why the hold ended before fn returned; it is
-// nil if the hold lasts or ended with one of the causes in released. Release returns the error that Do adds to fn's. When fn
+// Release is called when fn has returned. Done says that fn has returned nil. Lost is why the hold ended before fn returned; it
+// is nil if the hold lasts or ended with one of the causes in released. Release returns the error that Do adds to fn's. When fn
 // panics or ends its goroutine, release is called with done false.
 func Do[H recipe.Hold](
 	ctx context.Context,

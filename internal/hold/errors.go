@@ -17,9 +17,9 @@ func (e *opError) Error() string { return fmt.Sprintf("%s: %s %s: %v", e.recipe,
 
 func (e *opError) Unwrap() error { return e.err }
 
-// Wrap returns the error of a recipe's operation on a path, which failed with err in a call with ctx. When err comes from an inner
-// recipe, such as the lock of a lease, the new error has the outer recipe's name, operation and path in place of the inner one's. So
-// the text names them once, and a [*recipe.BlockedError] names the recipe that was called.
+// Wrap returns the error of a recipe's operation on a path, which failed with err in a call with ctx. When err comes from an
+// inner recipe, such as the lock of a lease, the new error has the outer recipe's name, operation and path in place of the inner
+// one's. So the text names them once, and a [*recipe.BlockedError] names the recipe that was called.
 func Wrap(ctx context.Context, name, op, path string, err error) error {
 	if b, ok := Blocked(ctx, err); ok {
 		outer := *b
@@ -32,8 +32,8 @@ func Wrap(ctx context.Context, name, op, path string, err error) error {
 	return &opError{recipe: name, op: op, path: path, err: err}
 }
 
-// Blocked returns err as a BlockedError if the call with ctx, which returned err, was blocked itself. It ignores errors that err wraps
-// and the cause of ctx: these can belong to another call.
+// Blocked returns err as a BlockedError if the call with ctx, which returned err, was blocked itself. It ignores errors that err
+// wraps and the cause of ctx: these can belong to another call.
 func Blocked(ctx context.Context, err error) (blocked *recipe.BlockedError, ok bool) {
 	blocked, ok = err.(*recipe.BlockedError)                   //nolint:errorlint // not what it wraps
 	return blocked, ok && error(blocked) != context.Cause(ctx) //nolint:errorlint // not what it wraps

@@ -30,17 +30,17 @@ type Own struct {
 	remove  func(life context.Context) error
 }
 
-// NewOwn returns an Own whose znode is yet to be created. Remove tries once to delete the znode and returns nil or [session.ErrNoNode]
-// if the znode is proved gone. After other errors remove is called again, until the session is over. If lasting is not nil, the
-// znode is persistent, and remove is called until Run of lasting has ended.
+// NewOwn returns an Own whose znode is yet to be created. Remove tries once to delete the znode and returns nil or
+// [session.ErrNoNode] if the znode is proved gone. After other errors remove is called again, until the session is over. If
+// lasting is not nil, the znode is persistent, and remove is called until Run of lasting has ended.
 func NewOwn(name string, log *slog.Logger, lasting *session.Session, remove func(life context.Context) error) *Own {
 	return &Own{name: name, log: log, lasting: lasting, remove: remove, Removal: NewRemoval()}
 }
 
 // Make calls f, which creates the znode. The context of f does not end with ctx, because a request that was given up may still be
 // carried out. When ctx ends, f goes on in the background, and the znode that f creates is removed there. F returns nil if the
-// znode exists, an error that wraps [ErrUnsure] if it may exist, and any other error if it does not. After an error
-// of Make, Gone is closed as soon as the znode is gone.
+// znode exists, an error that wraps [ErrUnsure] if it may exist, and any other error if it does not. After an error of Make, Gone
+// is closed as soon as the znode is gone.
 func (o *Own) Make(ctx context.Context, f func(life context.Context) error) error {
 	results := make(chan error)
 	letGo := keep(o.lasting)
@@ -71,8 +71,8 @@ func (o *Own) Make(ctx context.Context, f func(life context.Context) error) erro
 // Name sets the path of a znode that the server has named. Only the function that [Own.Make] runs may call it.
 func (o *Own) Name(path string) { o.name = path }
 
-// Abandon starts to delete the znode in the background, even if ctx has ended. Before the deletion it calls the given functions, in
-// the background as well. It does not block, and reports whether it was the first call that started the deletion.
+// Abandon starts to delete the znode in the background, even if ctx has ended. Before the deletion it calls the given functions,
+// in the background as well. It does not block, and reports whether it was the first call that started the deletion.
 func (o *Own) Abandon(ctx context.Context, before ...func(life context.Context)) (first bool) {
 	return o.Start(ctx, o.lasting, func(life context.Context) error {
 		for _, f := range before {
@@ -82,8 +82,8 @@ func (o *Own) Abandon(ctx context.Context, before ...func(life context.Context))
 	})
 }
 
-// removeAll calls remove until the znode is gone or its session is over. It returns an error if the znode is persistent and Run has
-// ended.
+// removeAll calls remove until the znode is gone or its session is over. It returns an error if the znode is persistent and Run
+// has ended.
 func (o *Own) removeAll(life context.Context) error {
 	backoff := pause.Backoff{Growth: pause.Doubling(minPause, maxPause)}
 	for {

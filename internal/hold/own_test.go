@@ -35,8 +35,8 @@ func own(inc *session.Incarnation) (o *hold.Own, create func(life context.Contex
 	}
 }
 
-// The znode of a caller that gave up is removed, also if the outcome of its create is unknown; a znode that was not created is gone at
-// once. Deletes that are refused, or whose reply is lost, are repeated.
+// The znode of a caller that gave up is removed, also if the outcome of its create is unknown; a znode that was not created is
+// gone at once. Deletes that are refused, or whose reply is lost, are repeated.
 func TestOwnIsNotLeft(t *testing.T) {
 	for what, tt := range map[string]struct {
 		giveUp, unsure, notMade bool

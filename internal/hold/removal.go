@@ -40,14 +40,15 @@ func keep(lasting *session.Session) (letGo func()) {
 	return lasting.Hold()
 }
 
-// Vanished records that the znode is gone or its session is over, unless its removal has started. The znode's name may be used again
-// from now on, so it is not deleted any more.
+// Vanished records that the znode is gone or its session is over, unless its removal has started. The znode's name may be used
+// again from now on, so it is not deleted any more.
 func (r *Removal) Vanished() { r.once.Do(func() { close(r.gone) }) }
 
 // Gone returns a channel that is closed when the znode is proved gone, or can't be removed any more.
 func (r *Removal) Gone() <-chan struct{} { return r.gone }
 
-// Wait waits until Gone is closed. If ctx ends first, Wait returns its cause. Any other error says that the znode may exist for ever.
+// Wait waits until Gone is closed. If ctx ends first, Wait returns its cause. Any other error says that the znode may exist for
+// ever.
 func (r *Removal) Wait(ctx context.Context) error {
 	select {
 	case <-r.gone:

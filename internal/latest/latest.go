@@ -1,5 +1,5 @@
-// Package latest hands the newest of a row of immutable values to any number of readers. A reader never blocks a writer,
-// may miss values that were soon replaced, and always comes to the newest.
+// Package latest hands the newest of a row of immutable values to any number of readers. A reader never blocks a writer, may miss
+// values that were soon replaced, and always comes to the newest.
 package latest
 
 import (

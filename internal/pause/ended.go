@@ -20,8 +20,8 @@ func Outlast(ctx context.Context, d time.Duration) (late context.Context, stop c
 	}
 }
 
-// OnlyEnd reports whether err says only that ctx has ended: err is ctx's error or the cause of its end, or wraps one of them and no
-// other error. An error that is joined with them says more.
+// OnlyEnd reports whether err says only that ctx has ended: err is ctx's error or the cause of its end, or wraps one of them and
+// no other error. An error that is joined with them says more.
 func OnlyEnd(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (isOnly(err, ctx.Err()) || isOnly(err, context.Cause(ctx)))
 }

@@ -40,7 +40,8 @@ type several []error
 
 func (several) Error() string { return "several" }
 
-// OnlyEnd is true for the error and the cause of a context that has ended, also when wrapped, and not when another error is with them.
+// OnlyEnd is true for the error and the cause of a context that has ended, also when wrapped, and not when another error is with
+// them.
 func TestOnlyEnd(t *testing.T) {
 	errWork := errors.New("the work failed")
 	ended, end := context.WithCancelCause(t.Context())

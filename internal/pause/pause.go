@@ -1,5 +1,5 @@
-// Package pause waits between attempts: for a time, and for longer the more attempts have failed. It also has contexts
-// for what is to go on for a while, and tells the end of a wait from other errors.
+// Package pause waits between attempts: for a time, and for longer the more attempts have failed. It also has contexts for what
+// is to go on for a while, and tells the end of a wait from other errors.
 package pause
 
 import (
@@ -26,8 +26,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 // Jitter returns a random time between half of d and d, so that goroutines that failed together do not retry together.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(max(d/2, 1)) }
 
-// Early returns a random time between d and d less the given part of it, such as d/4, so that those who began together do not go on
-// together.
+// Early returns a random time between d and d less the given part of it, such as d/4, so that those who began together do not go
+// on together.
 func Early(d, part time.Duration) time.Duration { return d - rand.N(max(part, 1)) }
 
 // Growth says how long pauses are that grow from one to the next. It has no jitter.

@@ -8,9 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Keeper is the Registerer of parts that one member creates again and again.
-// Their metrics are registered from the first part on until Close, and each part
-// counts on where the one before ended. Any goroutine may call its methods.
+// Keeper is the Registerer of parts that one member creates again and again. Their metrics are registered from the first part on
+// until Close, and each part counts on where the one before ended. Any goroutine may call its methods.
 type Keeper struct {
 	reg   prometheus.Registerer // where metrics are registered; nil for nowhere
 	group string                // the value of the label group
@@ -26,8 +25,8 @@ type part struct {
 	set     *Set
 }
 
-// NewKeeper returns a Keeper that registers metrics on reg, with the label group.
-// With a nil reg it keeps metrics and registers none.
+// NewKeeper returns a Keeper that registers metrics on reg, with the label group. With a nil reg it keeps metrics and registers
+// none.
 func NewKeeper(reg prometheus.Registerer, group string) *Keeper {
 	return &Keeper{reg: reg, group: group, parts: make(map[reflect.Type]part)}
 }
@@ -79,8 +78,7 @@ func (k *Keeper) Close() {
 	k.shown = nil
 }
 
-// Register implements prometheus.Registerer, for metrics that belong to no part of
-// a member and lack the label group.
+// Register implements prometheus.Registerer, for metrics that belong to no part of a member and lack the label group.
 func (k *Keeper) Register(c prometheus.Collector) error { return k.withGroup().Register(c) }
 
 // MustRegister implements prometheus.Registerer.

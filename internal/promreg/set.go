@@ -10,15 +10,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// nativeReset is the least time for which a native histogram keeps its resolution
-// before it is reset because it has too many buckets.
+// nativeReset is the least time for which a native histogram keeps its resolution before it is reset because it has too many
+// buckets.
 const nativeReset = time.Hour
 
 // labelGroup is the label that all metrics have.
 const labelGroup = "group"
 
-// Set holds the metrics of one part of a member. All of them are registered
-// together, or none. It is a prometheus.Registerer for the parts below.
+// Set holds the metrics of one part of a member. All of them are registered together, or none. It is a prometheus.Registerer for
+// the parts below.
 type Set struct {
 	registry   *prometheus.Registry
 	collectors []prometheus.Collector
@@ -32,9 +32,8 @@ type Labeller interface {
 	With(labels prometheus.Labels) prometheus.Collector
 }
 
-// New returns the metrics of a part, which build makes, and their set. If reg is a
-// Keeper that has metrics of type M, New returns those, with their counts. All have
-// the Labels of the set.
+// New returns the metrics of a part, which build makes, and their set. If reg is a Keeper that has metrics of type M, New returns
+// those, with their counts. All have the Labels of the set.
 func New[M any](reg prometheus.Registerer, group string, build func(*Set) M) (M, *Set) {
 	if k, ok := reg.(*Keeper); ok {
 		return kept(k, build)
@@ -47,9 +46,8 @@ func newSet(target prometheus.Registerer, group string, k *Keeper) *Set {
 	return &Set{registry: prometheus.NewRegistry(), group: group, target: target, keeper: k}
 }
 
-// Labels returns the constant labels with which each metric of the set must be
-// created. A Registerer that added them would do so at each scrape, for half the
-// cost of all the rest.
+// Labels returns the constant labels with which each metric of the set must be created. A Registerer that added them would do so
+// at each scrape, for half the cost of all the rest.
 func (s *Set) Labels() prometheus.Labels { return prometheus.Labels{labelGroup: s.group} }
 
 // LabelsOf returns the Labels of reg if that is a Set, and else none.
@@ -68,8 +66,8 @@ func (s *Set) Complete() error {
 	return s.keeper.show(s)
 }
 
-// Show registers the set until hide is called, unless a Keeper registers it. It
-// returns an error, and registers nothing, if a living part has the same metrics.
+// Show registers the set until hide is called, unless a Keeper registers it. It returns an error, and registers nothing, if a
+// living part has the same metrics.
 func (s *Set) Show() (hide func(), err error) {
 	if s.keeper != nil {
 		return func() {}, nil
@@ -104,8 +102,7 @@ func register(reg prometheus.Registerer, s *Set) error {
 // Collectors returns what was registered in the set.
 func (s *Set) Collectors() []prometheus.Collector { return slices.Clone(s.collectors) }
 
-// Register implements prometheus.Registerer. A Labeller is registered with the
-// Labels of the set, everything else must have them.
+// Register implements prometheus.Registerer. A Labeller is registered with the Labels of the set, everything else must have them.
 func (s *Set) Register(c prometheus.Collector) error {
 	if l, ok := c.(Labeller); ok {
 		c = l.With(s.Labels())

@@ -2,9 +2,8 @@ package promreg
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// labelStage is a label that is fixed in each collector: the allocator has
-// collectors for its stages, the owner of claims for its own, and both can be
-// in one Registerer.
+// labelStage is a label that is fixed in each collector: the allocator has collectors for its stages, the owner of claims for its
+// own, and both can be in one Registerer.
 const labelStage = "stage"
 
 // RebalanceFailures returns the counter, for a set, of rebalances that failed in a stage.

@@ -38,8 +38,8 @@ func Found[H interface {
 	}
 }
 
-// Run checks that Do calls its function under a hold. The function's context ends with the hold, and with the caller's context, at once
-// even if no server can be reached. The znode is gone when Do returns. Run belongs in a bubble.
+// Run checks that Do calls its function under a hold. The function's context ends with the hold, and with the caller's context,
+// at once even if no server can be reached. The znode is gone when Do returns. Run belongs in a bubble.
 func (d Done) Run(tb testing.TB, srv *zktest.Server, nw *zktest.Network) {
 	tb.Helper()
 	const client = "does"

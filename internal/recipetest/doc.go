@@ -1,5 +1,5 @@
-// Package recipetest has what the recipes' tests share: sessions that run until the test ends, faults for them, and a few
-// checks. Only tests import it.
+// Package recipetest has what the recipes' tests share: sessions that run until the test ends, faults for them, and a few checks.
+// Only tests import it.
 //
 //	srv, nw := zktest.StartVirtual(t, zktest.Options{})
 //	s := recipetest.Session(t, nw, "client")

@@ -13,9 +13,9 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// EndWithTheirContext checks calls without a connection. Each call returns when its context ends, with an error that wraps
-// the cause and names the path. No such call was sent, so none is uncertain. The cause here is an error of another call; a
-// call must neither return it as its own nor change it. EndWithTheirContext belongs in a bubble.
+// EndWithTheirContext checks calls without a connection. Each call returns when its context ends, with an error that wraps the
+// cause and names the path. No such call was sent, so none is uncertain. The cause here is an error of another call; a call must
+// neither return it as its own nor change it. EndWithTheirContext belongs in a bubble.
 func EndWithTheirContext(tb testing.TB, path string, calls map[string]func(ctx context.Context) error) {
 	tb.Helper()
 	for what, call := range calls {

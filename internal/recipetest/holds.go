@@ -18,10 +18,10 @@ type ReleasedHold interface {
 	Node() string
 }
 
-// BesideItsRelease calls again, which acquires what h holds, while the release of h goes on, because the server does not
-// delete h's znode. The server loses the reply to the first request for which makes returns true: a request that creates
-// the next znode. Then the server deletes h's znode. From then on the client receives nothing, so it does not learn the
-// outcome; the caller must heal its link.
+// BesideItsRelease calls again, which acquires what h holds, while the release of h goes on, because the server does not delete
+// h's znode. The server loses the reply to the first request for which makes returns true: a request that creates the next znode.
+// Then the server deletes h's znode. From then on the client receives nothing, so it does not learn the outcome; the caller must
+// heal its link.
 func BesideItsRelease(tb testing.TB, srv *zktest.Server, link *zktest.Client, h ReleasedHold, makes func(r zktest.Request) bool, again func()) {
 	tb.Helper()
 	var lost, free atomic.Bool
@@ -75,8 +75,8 @@ func (h trustEnds) Handle(_ context.Context, r slog.Record) error {
 func (h trustEnds) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h trustEnds) WithGroup(string) slog.Handler      { return h }
 
-// InvalidBeforeItsContextEnds checks that a hold that take acquires is no longer valid at a moment when trust has ended and
-// the hold's context has not: code that checks the context alone is late.
+// InvalidBeforeItsContextEnds checks that a hold that take acquires is no longer valid at a moment when trust has ended and the
+// hold's context has not: code that checks the context alone is late.
 func InvalidBeforeItsContextEnds(tb testing.TB, nw *zktest.Network, take func(s *session.Session) Relied) {
 	tb.Helper()
 	const client = "loses trust"

@@ -96,8 +96,8 @@ type Releaser interface {
 	Release(ctx context.Context) error
 }
 
-// ReleaseLater releases a hold when the test ends. It waits for a minute at most, because a test that has failed may have
-// left faults on its links.
+// ReleaseLater releases a hold when the test ends. It waits for a minute at most, because a test that has failed may have left
+// faults on its links.
 func ReleaseLater(tb testing.TB, h Releaser) {
 	tb.Helper()
 	tb.Cleanup(func() {

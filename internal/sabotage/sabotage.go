@@ -1,6 +1,5 @@
-// Package sabotage switches single safety rules off, so that tests can show what each is for: the execution that a rule
-// answers must pass with it and fail without. Only tests call [Off]; code that runs without such a context keeps all
-// rules.
+// Package sabotage switches single safety rules off, so that tests can show what each is for: the execution that a rule answers
+// must pass with it and fail without. Only tests call [Off]; code that runs without such a context keeps all rules.
 package sabotage
 
 import "context"
@@ -12,8 +11,7 @@ type Rule uint
 const (
 	// GuardedRelease, of ownership: a release checks the epoch. Off: it is a bare delete.
 	GuardedRelease Rule = iota
-	// PossiblyMine, of ownership: a claim whose request had no answer is read, and claims are swept. Off: it counts
-	// as not held.
+	// PossiblyMine, of ownership: a claim whose request had no answer is read, and claims are swept. Off: it counts as not held.
 	PossiblyMine
 	// Claims, of ownership: what is owned is claimed in ZooKeeper. Off: whatever is allocated to the member is opened.
 	Claims

@@ -60,8 +60,8 @@ func TestLostReplyAndALaggingServer(t *testing.T) {
 }
 
 // §4 of the attacks on recipes: the session was given up, and the server does not know it yet. In the next session the reply to a
-// create is lost. If the contender of the old session were taken for the new one, it would be deleted with that session, under the
-// new hold.
+// create is lost. If the contender of the old session were taken for the new one, it would be deleted with that session, under
+// the new hold.
 func TestLostReplyBesideAnOldSession(t *testing.T) {
 	const twoFirst = "two are first"
 	synctest.Test(t, func(t *testing.T) {

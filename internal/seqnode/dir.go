@@ -41,10 +41,9 @@ func NewDir(s *session.Session, path string, opts Options) *Dir {
 	return &Dir{session: s, path: path, opts: opts}
 }
 
-// Create creates a contender in the newest session, and the directory if it is missing. Create first waits until the nodes
-// that this Dir has begun to remove are gone, so that none of them precedes the new one; then it waits for a trusted
-// incarnation. When ctx ends, the error wraps its cause, and a contender that was or may yet be created is removed in the
-// background.
+// Create creates a contender in the newest session, and the directory if it is missing. Create first waits until the nodes that
+// this Dir has begun to remove are gone, so that none of them precedes the new one; then it waits for a trusted incarnation. When
+// ctx ends, the error wraps its cause, and a contender that was or may yet be created is removed in the background.
 func (d *Dir) Create(ctx context.Context) (*Node, error) {
 	for {
 		if err := d.Settle(ctx); err != nil {

@@ -4,8 +4,8 @@
 // # Overview
 //
 // A contender is a child of a directory. Its name is <guid><word><sequence>: 32 hex digits that are new for each attempt, a word
-// that names the kind of contender (kazoo's exclusive lock uses "__lock__"), and the sequence number that the server appends.
-// A [Dir] creates the contenders of one directory. A [Node] is one of them: it waits for its turn and is removed.
+// that names the kind of contender (kazoo's exclusive lock uses "__lock__"), and the sequence number that the server appends. A
+// [Dir] creates the contenders of one directory. A [Node] is one of them: it waits for its turn and is removed.
 //
 // # State
 //
@@ -18,16 +18,16 @@
 // # Guarantees
 //
 //   - No contender is orphaned. When the reply to a create is lost, the contender is looked for by its GUID, after a Sync and in
-//     the same session. When the server refuses that, or the caller gives up, a contender that was or may yet be created
-//     is removed in the background. A removal is repeated until the contender is gone or its session has ended.
+//     the same session. When the server refuses that, or the caller gives up, a contender that was or may yet be created is
+//     removed in the background. A removal is repeated until the contender is gone or its session has ended.
 //   - A persistent contender is looked for and removed in later sessions, too, until Run ends. When its session ends before the
-//     outcome of its create is known, its GUID is looked for during two session timeouts; meanwhile this [Dir] creates nothing.
-//     A removal keeps the session open ([session.Session.Hold]).
+//     outcome of its create is known, its GUID is looked for during two session timeouts; meanwhile this [Dir] creates nothing. A
+//     removal keeps the session open ([session.Session.Hold]).
 //   - A contender keeps its place while its session lives, through lost connections and ends of trust; a persistent one longer.
-//   - A waiter watches one znode, the nearest one that precedes it. A waiter also checks that znode when the connection is lost, when
-//     an incarnation ends, and once per session timeout. An ACL that forbids reading a znode hides its data only.
-//   - A node counts as first only after it was seen in a list in which no other precedes it, while the session
-//     was trusted when the list had arrived.
+//   - A waiter watches one znode, the nearest one that precedes it. A waiter also checks that znode when the connection is lost,
+//     when an incarnation ends, and once per session timeout. An ACL that forbids reading a znode hides its data only.
+//   - A node counts as first only after it was seen in a list in which no other precedes it, while the session was trusted when
+//     the list had arrived.
 //
 // # Not guaranteed
 //

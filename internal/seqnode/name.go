@@ -31,8 +31,8 @@ type Contender struct {
 	Seq  int64  // the sequence number; negative after an overflow of the server's counter
 }
 
-// Parse parses the name of a contender: anything, then one of words, an optional minus, and the digits that a server
-// appends: ten, or nine after a minus. Parse reports false for other names.
+// Parse parses the name of a contender: anything, then one of words, an optional minus, and the digits that a server appends:
+// ten, or nine after a minus. Parse reports false for other names.
 func Parse(name string, words ...string) (Contender, bool) {
 	for _, word := range words {
 		if seq, ok := parseSeq(name, word); ok {

@@ -14,8 +14,8 @@ import (
 // sweepPause is the time between two searches for a node that a create in an ended session may still make.
 const sweepPause = time.Second
 
-// Node is one contender of this process, created by [Dir.Create]. It exists until it is removed or, unless it is persistent, until
-// its ZooKeeper session ends.
+// Node is one contender of this process, created by [Dir.Create]. It exists until it is removed or, unless it is persistent,
+// until its ZooKeeper session ends.
 type Node struct {
 	dir  *Dir
 	inc  *session.Incarnation // the incarnation in which it was created; valid for requests while its session lives
@@ -88,8 +88,8 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 }
 
 // find looks for the node after the reply to its create was lost, and returns its path, or "" if it was not created. The create
-// has returned and the Sync follows it, so a node that find does not see will not appear later. If there are several, find
-// keeps the first and removes the others.
+// has returned and the Sync follows it, so a node that find does not see will not appear later. If there are several, find keeps
+// the first and removes the others.
 func (n *Node) find(life context.Context) (string, error) {
 	if err := n.inc.Sync(life, n.dir.path); err != nil {
 		return "", err
@@ -121,8 +121,8 @@ func (n *Node) find(life context.Context) (string, error) {
 	return found, nil
 }
 
-// leavesUnsure reports whether the node may exist after find returned err: the server refused the search, or the session has ended
-// and the node is persistent.
+// leavesUnsure reports whether the node may exist after find returned err: the server refused the search, or the session has
+// ended and the node is persistent.
 func (n *Node) leavesUnsure(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, session.ErrNoNode): // the directory is missing
@@ -163,9 +163,9 @@ func (n *Node) removeFound(life context.Context, inc *session.Incarnation) error
 }
 
 // Remove deletes the node and waits until it is proved gone, by an answer of the server or by the end of its session. The end of
-// Run counts as the end of the session: the node is then gone within one session timeout. When ctx ends first, the error
-// wraps its cause and the removal goes on in the background. Remove may be called several times. It returns an error if Run
-// has ended while a persistent node exists: nothing removes that node any more.
+// Run counts as the end of the session: the node is then gone within one session timeout. When ctx ends first, the error wraps
+// its cause and the removal goes on in the background. Remove may be called several times. It returns an error if Run has ended
+// while a persistent node exists: nothing removes that node any more.
 func (n *Node) Remove(ctx context.Context) error {
 	n.Abandon(ctx)
 	return n.own.Wait(ctx)
@@ -178,9 +178,9 @@ func (n *Node) Abandon(ctx context.Context) {
 	}
 }
 
-// remove tries once to delete the node: see [hold.NewOwn]. If the outcome of the create is unknown, remove looks for the node by its
-// GUID. A create that was sent in an ended session may still be carried out: until that session has ended on all servers,
-// the request can be on its way to one of them. So remove then repeats its search for two session timeouts.
+// remove tries once to delete the node: see [hold.NewOwn]. If the outcome of the create is unknown, remove looks for the node by
+// its GUID. A create that was sent in an ended session may still be carried out: until that session has ended on all servers, the
+// request can be on its way to one of them. So remove then repeats its search for two session timeouts.
 func (n *Node) remove(life context.Context) error {
 	for {
 		last := !n.sweep.IsZero() && !time.Now().Before(n.sweep)

@@ -105,8 +105,8 @@ func TestAnswerThatComesAfterTheEndOfTrust(t *testing.T) {
 	})
 }
 
-// The session is given up, but the server does not know it yet: the old contender still stands in front of all. It must not count in
-// the next session.
+// The session is given up, but the server does not know it yet: the old contender still stands in front of all. It must not count
+// in the next session.
 func TestNodeOfAnOldSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The reply to a create is lost, and the server refuses to show the outcome. The contender is removed as soon as the server shows it,
-// even if the caller has given up, and no other is created before that.
+// The reply to a create is lost, and the server refuses to show the outcome. The contender is removed as soon as the server shows
+// it, even if the caller has given up, and no other is created before that.
 func TestLookIsRefusedAfterALostReply(t *testing.T) {
 	for _, persistent := range []bool{false, true} {
 		for _, look := range []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpExists} {
@@ -56,8 +56,8 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 	}
 }
 
-// refuseLooks loses the reply to the next create of a contender and calls lose. From then on it answers n requests of one kind with
-// NOAUTH.
+// refuseLooks loses the reply to the next create of a contender and calls lose. From then on it answers n requests of one kind
+// with NOAUTH.
 func (w *world) refuseLooks(look zktest.Op, n int, lose func()) {
 	lost := false
 	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {

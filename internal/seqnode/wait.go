@@ -20,11 +20,11 @@ type line struct {
 	ahead   int    // how many contenders precede the node
 }
 
-// Wait waits until no contender precedes the node, and returns the incarnation in which that was seen. That incarnation
-// was trusted after the list had arrived. The node keeps its place while its session lives.
+// Wait waits until no contender precedes the node, and returns the incarnation in which that was seen. That incarnation was
+// trusted after the list had arrived. The node keeps its place while its session lives.
 //
-// When ctx ends first, the error is a [*recipe.BlockedError] if a contender was seen in front, otherwise it wraps the cause. Wait returns
-// ErrGone if somebody else removed the node, and session.ErrSessionExpired if the node went with its session. A
+// When ctx ends first, the error is a [*recipe.BlockedError] if a contender was seen in front, otherwise it wraps the cause. Wait
+// returns ErrGone if somebody else removed the node, and session.ErrSessionExpired if the node went with its session. A
 // persistent node does not go with its session.
 //
 // The log names the contender in front after about half a minute, and again whenever the time has doubled.
@@ -44,8 +44,8 @@ func (n *Node) Wait(ctx context.Context) (*session.Incarnation, error) {
 	}
 }
 
-// First checks once whether a contender precedes the node. If none does, First returns the incarnation in which that
-// was seen, otherwise a [*recipe.BlockedError] that wraps blocked. Other errors are those of [Node.Wait].
+// First checks once whether a contender precedes the node. If none does, First returns the incarnation in which that was seen,
+// otherwise a [*recipe.BlockedError] that wraps blocked. Other errors are those of [Node.Wait].
 func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, error) {
 	for {
 		inc, l, err := n.look(ctx)
@@ -63,11 +63,11 @@ func (n *Node) First(ctx context.Context, blocked error) (*session.Incarnation, 
 	}
 }
 
-// look lists the directory and returns the contenders that precede the node, and the incarnation of the list, which was
-// trusted when the list had arrived.
+// look lists the directory and returns the contenders that precede the node, and the incarnation of the list, which was trusted
+// when the list had arrived.
 //
-// A list that holds the node is recent enough: contenders that precede the node were created before it. A list that does not
-// hold the node does not show which contender is first.
+// A list that holds the node is recent enough: contenders that precede the node were created before it. A list that does not hold
+// the node does not show which contender is first.
 func (n *Node) look(ctx context.Context) (*session.Incarnation, line, error) {
 	for {
 		inc, err := n.incarnation(ctx)
@@ -160,8 +160,8 @@ func (n *Node) olderThanSelf(ctx context.Context, inc *session.Incarnation, path
 }
 
 // await waits until the nearest contender in front is gone. It reads that contender again whenever the watch fires: after a
-// change, a lost connection, the end of an incarnation, and once per session timeout. A watch that reports a
-// deletion is proof enough.
+// change, a lost connection, the end of an incarnation, and once per session timeout. A watch that reports a deletion is proof
+// enough.
 func (n *Node) await(ctx context.Context, inc *session.Incarnation, l line, w *Patience) error {
 	for again := false; ; again = true {
 		data, _, watch, err := ReadW(ctx, inc, l.nearest)
@@ -217,8 +217,8 @@ func (n *Node) recheck(ctx context.Context, inc *session.Incarnation, l *line, d
 	return nil
 }
 
-// Patience decides when to log that a wait takes long: half a minute after the first call of [Patience.Over], and then whenever the
-// time has doubled. The zero value is ready for use.
+// Patience decides when to log that a wait takes long: half a minute after the first call of [Patience.Over], and then whenever
+// the time has doubled. The zero value is ready for use.
 type Patience struct {
 	since time.Time     // the first call of Over
 	next  time.Duration // the time after since at which the next log line is due

@@ -14,9 +14,9 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// Limits of a list. Matching a topic takes at most some 10 ns for each byte of its name and each step of each pattern, so the worst
-// list takes 2.5 s for 1,000 topics with the longest of names; an allocation function may take 5 s. An everyday pattern
-// has about as many steps as bytes, and most names end it at their first bytes.
+// Limits of a list. Matching a topic takes at most some 10 ns for each byte of its name and each step of each pattern, so the
+// worst list takes 2.5 s for 1,000 topics with the longest of names; an allocation function may take 5 s. An everyday pattern has
+// about as many steps as bytes, and most names end it at their first bytes.
 const (
 	MaxPattern  = 1000 // bytes of a pattern
 	MaxPatterns = 100  // patterns of a list, with those that exclude
@@ -126,8 +126,8 @@ func compile(expr string) (*regexp.Regexp, int, error) {
 	return re, n, nil
 }
 
-// check refuses expressions that versions of Go may read differently: classes of Unicode, which grow, and names of groups,
-// whose syntax has grown. It refuses runes by their numbers, too: a class of many beyond ASCII, with (?i), takes half a second to
+// check refuses expressions that versions of Go may read differently: classes of Unicode, which grow, and names of groups, whose
+// syntax has grown. It refuses runes by their numbers, too: a class of many beyond ASCII, with (?i), takes half a second to
 // compile.
 func check(expr string) error {
 	if len(expr) > MaxPattern {

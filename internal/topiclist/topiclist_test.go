@@ -169,8 +169,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// FuzzParse: nothing that is read makes it fail otherwise than by an error, and a topic is found if the pattern, taken as the whole
-// of an expression, matches it.
+// FuzzParse: nothing that is read makes it fail otherwise than by an error, and a topic is found if the pattern, taken as the
+// whole of an expression, matches it.
 func FuzzParse(f *testing.F) {
 	f.Add("^orders-.*", "orders-eu")
 	f.Add(`^a|\Qb`, "ab")

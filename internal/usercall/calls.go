@@ -31,8 +31,8 @@ func (c *Call) Result() error {
 	return c.err
 }
 
-// Go calls f on a goroutine of its own, and then, if that is not nil, then with the outcome. A panic is an error, and so is
-// the end of the goroutine.
+// Go calls f on a goroutine of its own, and then, if that is not nil, then with the outcome. A panic is an error, and so is the
+// end of the goroutine.
 func (g Guard) Go(what Callback, f func() error, then func(error)) *Call {
 	c := &Call{done: make(chan struct{})}
 	go g.Call(what, func() { c.err = f() }, func(failure error) {
@@ -50,8 +50,8 @@ func (g Guard) Go(what Callback, f func() error, then func(error)) *Call {
 // ErrNotStarted says that the end came before a call.
 var ErrNotStarted = errors.New("not started")
 
-// Calls are the calls of one part of the library that should return soon. Any number may be under way at the same time. One
-// that does not return is reported, and after End none begins.
+// Calls are the calls of one part of the library that should return soon. Any number may be under way at the same time. One that
+// does not return is reported, and after End none begins.
 type Calls struct {
 	Guard Guard
 	Limit time.Duration // after which a call is said to be stuck
@@ -65,8 +65,8 @@ type Calls struct {
 	none  chan struct{}  // closed when over and no call is under way; nil before End
 }
 
-// Go calls f as that of Guard does. After End, Go returns nil. A call that had not begun before End does nothing, and then
-// gets nil.
+// Go calls f as that of Guard does. After End, Go returns nil. A call that had not begun before End does nothing, and then gets
+// nil.
 func (c *Calls) Go(what Callback, f func() error, then func(error)) *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()

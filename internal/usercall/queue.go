@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Queue makes calls one at a time, in the order in which Put and PutNewest added them. These do not wait for the calls. A goroutine
-// exists only while there is something to call.
+// Queue makes calls one at a time, in the order in which Put and PutNewest added them. These do not wait for the calls. A
+// goroutine exists only while there is something to call.
 type Queue struct {
 	Guard Guard
 	Limit time.Duration // after which a call is said to be stuck
 	// Stuck is called for a call that is stuck, and again after each further Limit while it returns true.
 	Stuck func(what Callback) (again bool)
-	// Done is called after each call, before the next begins. failure says why the call did not return; it is nil if the call returned.
+	// Done is called after each call, before the next begins. failure says why the call did not return; it is nil if the call
+	// returned.
 	Done func(what Callback, failure error)
 	Most int // how many calls of Put may wait; when there are more, the oldest are dropped
 
@@ -43,8 +44,9 @@ func (q *Queue) Put(what Callback, f func()) {
 	})
 }
 
-// PutNewest adds a call of f in the place of the waiting call that PutNewest has added for the same kind. So newer calls of a kind do
-// not move it behind the calls that Put has added meanwhile. If no call of the kind waits, PutNewest adds f after all calls that wait.
+// PutNewest adds a call of f in the place of the waiting call that PutNewest has added for the same kind. So newer calls of a
+// kind do not move it behind the calls that Put has added meanwhile. If no call of the kind waits, PutNewest adds f after all
+// calls that wait.
 func (q *Queue) PutNewest(what Callback, f func()) {
 	q.put(waiting{Callback: what, f: f, newest: true}, func() {
 		last := len(q.waits) - 1
@@ -77,8 +79,8 @@ func (q *Queue) remove(i int) { q.waits = slices.Delete(q.waits, i, i+1) }
 // call is added.
 func (q *Queue) Close() (called <-chan struct{}) { return q.end(false) }
 
-// Discard drops the calls that wait. From then on no call is added. The channel is closed when the running call has returned, or the
-// one that is just about to begin.
+// Discard drops the calls that wait. From then on no call is added. The channel is closed when the running call has returned, or
+// the one that is just about to begin.
 func (q *Queue) Discard() (returned <-chan struct{}) { return q.end(true) }
 
 func (q *Queue) end(discard bool) <-chan struct{} {

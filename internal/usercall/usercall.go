@@ -1,5 +1,5 @@
-// Package usercall calls functions that the user gave. A panic, runtime.Goexit or a call that never returns affects that
-// call alone, and is reported to the caller.
+// Package usercall calls functions that the user gave. A panic, runtime.Goexit or a call that never returns affects that call
+// alone, and is reported to the caller.
 package usercall
 
 import (
@@ -32,14 +32,14 @@ type Log interface {
 // Trouble is the kind that failures of a kind of callbacks have in the log.
 func Trouble(callbacks string) string { return "panic in " + callbacks }
 
-// Guard makes calls. Panics are logged as errors of one kind; the stack is logged with the first, and again after 10 s at the earliest.
+// Guard makes calls. Panics are logged as errors of one kind; the stack is logged with the first, and again after 10 s at the
+// earliest.
 type Guard struct {
 	Err error // what a call that failed is an error of
 	Log Log
 }
 
-// Call calls f, and then calls then with the reason why f did not return, or nil. If f ends its goroutine, Call does not
-// return.
+// Call calls f, and then calls then with the reason why f did not return, or nil. If f ends its goroutine, Call does not return.
 func (g Guard) Call(c Callback, f func(), then func(failure error)) {
 	name := c.Name
 	if name == "" {
@@ -67,8 +67,8 @@ func (g Guard) Call(c Callback, f func(), then func(failure error)) {
 	returned = true
 }
 
-// Watch calls stuck with the time since a call began, if it has not returned within limit plus a second, and again after
-// each further limit while stuck returns true. The call begins now; the caller calls returned when it has returned.
+// Watch calls stuck with the time since a call began, if it has not returned within limit plus a second, and again after each
+// further limit while stuck returns true. The call begins now; the caller calls returned when it has returned.
 func Watch(limit time.Duration, stuck func(since time.Duration) (again bool)) (returned func()) {
 	w := &watch{limit: limit, stuck: stuck, began: time.Now()}
 	// Looked at twice: after a process was stopped for long both are over at once, the time and the call.

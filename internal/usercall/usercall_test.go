@@ -59,8 +59,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// A callback that panics again and again is logged with its stack once, then counted, and one line says that it works again. Who calls it
-// hears of each panic. Other callbacks, and what works about something else, have nothing to do with it.
+// A callback that panics again and again is logged with its stack once, then counted, and one line says that it works again. Who
+// calls it hears of each panic. Other callbacks, and what works about something else, have nothing to do with it.
 func TestPanicsAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

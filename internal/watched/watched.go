@@ -1,6 +1,6 @@
-// Package watched is the common part of the readers of single znodes. A Reader publishes the state of a znode as immutable
-// views. It reads again on each hint of a watch, on each new incarnation of the session
-// and at least once per session timeout; so it never misses the latest state, though it may skip some.
+// Package watched is the common part of the readers of single znodes. A Reader publishes the state of a znode as immutable views.
+// It reads again on each hint of a watch, on each new incarnation of the session and at least once per session timeout; so it
+// never misses the latest state, though it may skip some.
 package watched
 
 import (
@@ -13,22 +13,22 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Options say how to read a znode. All fields are required. Only Run calls the functions, one at a time, but for Newer,
-// which Updates calls.
+// Options say how to read a znode. All fields are required. Only Run calls the functions, one at a time, but for Newer, which
+// Updates calls.
 type Options[V any] struct {
 	Session *session.Session
 	Path    string // the path of the znode
 	Package string // the name of the reader's package, for errors
 
-	// Look reads the znode, or its absence, and watches it. It creates nothing. changed says that a watch has reported a
-	// change. Otherwise the znode may be as at the last read; its metadata show that without its data.
+	// Look reads the znode, or its absence, and watches it. It creates nothing. changed says that a watch has reported a change.
+	// Otherwise the znode may be as at the last read; its metadata show that without its data.
 	Look func(ctx context.Context, inc *session.Incarnation, changed bool) (*V, *session.Watch, error)
 
 	// Refused returns the view of a read that failed although the session works, because of an ACL for instance.
 	Refused func(err error) *V
 
-	// Complete fills in the fields of v that depend on the view before it, which is nil for the first. Run calls it before
-	// it publishes v.
+	// Complete fills in the fields of v that depend on the view before it, which is nil for the first. Run calls it before it
+	// publishes v.
 	Complete func(ctx context.Context, inc *session.Incarnation, before, v *V)
 
 	// Newer reports whether Updates yields v after before.
@@ -53,8 +53,8 @@ func New[V any](opts Options[V]) *Reader[V] {
 // View returns the newest view, nil before the first. It never blocks.
 func (r *Reader[V]) View() *V { return r.latest.Load() }
 
-// Updates yields the newest view, and then each that is newer by Options.Newer. A slow caller misses some, but
-// always gets to the latest. It ends when ctx ends or the caller breaks off. Any number may run at once.
+// Updates yields the newest view, and then each that is newer by Options.Newer. A slow caller misses some, but always gets to the
+// latest. It ends when ctx ends or the caller breaks off. Any number may run at once.
 func (r *Reader[V]) Updates(ctx context.Context) iter.Seq[*V] {
 	return func(yield func(*V) bool) {
 		var last *V
@@ -70,8 +70,7 @@ func (r *Reader[V]) Updates(ctx context.Context) iter.Seq[*V] {
 	}
 }
 
-// Run reads and publishes until ctx ends; then it returns nil. It returns an error only when the session has ended for
-// good.
+// Run reads and publishes until ctx ends; then it returns nil. It returns an error only when the session has ended for good.
 func (r *Reader[V]) Run(ctx context.Context) error {
 	for {
 		inc, err := r.opts.Session.Incarnation(ctx)
@@ -107,8 +106,8 @@ func (r *Reader[V]) watch(ctx context.Context, inc *session.Incarnation) {
 	}
 }
 
-// look calls Options.Look, after a Sync if a Refresh waits. A Sync also comes before the first look of a history: a server
-// that lags would show this session older data than were read before, as if they were from a backup.
+// look calls Options.Look, after a Sync if a Refresh waits. A Sync also comes before the first look of a history: a server that
+// lags would show this session older data than were read before, as if they were from a backup.
 func (r *Reader[V]) look(ctx context.Context, inc *session.Incarnation, changed bool) (*V, *session.Watch, error) {
 	if len(r.refreshing) > 0 || r.synced != inc.History() {
 		if err := inc.Sync(ctx, r.opts.Path); err != nil {
@@ -119,8 +118,7 @@ func (r *Reader[V]) look(ctx context.Context, inc *session.Incarnation, changed 
 	return r.opts.Look(ctx, inc, changed)
 }
 
-// Refresh makes Run read again, after a Sync, and waits until the view is published. It returns an error when ctx ends
-// before.
+// Refresh makes Run read again, after a Sync, and waits until the view is published. It returns an error when ctx ends before.
 func (r *Reader[V]) Refresh(ctx context.Context) error {
 	done := make(chan struct{})
 	request := r.refresh
@@ -144,8 +142,8 @@ func (r *Reader[V]) answer() {
 	r.refreshing = nil
 }
 
-// pause waits for a hint of the watch, and returns whether the watch has reported a change. Without a watch it waits one
-// session timeout.
+// pause waits for a hint of the watch, and returns whether the watch has reported a change. Without a watch it waits one session
+// timeout.
 func (r *Reader[V]) pause(ctx context.Context, inc *session.Incarnation, watch *session.Watch) (changed bool) {
 	if watch != nil {
 		defer watch.Stop()

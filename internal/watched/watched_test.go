@@ -242,7 +242,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// An error that says that the session ends is no view of the znode. Reading goes on, once per session timeout, if the session lives on.
+// An error that says that the session ends is no view of the znode. Reading goes on, once per session timeout, if the session
+// lives on.
 func TestCredentialsRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.Write(path, "one")

@@ -57,8 +57,8 @@ func Check(zone string) error {
 	return nil
 }
 
-// invisible reports whether c is a control character, a line break, a character that turns the direction of text, or one
-// without a glyph.
+// invisible reports whether c is a control character, a line break, a character that turns the direction of text, or one without
+// a glyph.
 func invisible(c rune) bool {
 	return c < 0x20 || 0x7f <= c && c <= 0x9f || c == 0xad || 0x200b <= c && c <= 0x200f || 0x2028 <= c && c <= 0x202e ||
 		0x2060 <= c && c <= 0x206f || c == 0xfeff || 0xfff0 <= c && c <= 0xfffb || c&0xfffe == 0xfffe || c >= 0xe0000

@@ -59,8 +59,8 @@ func (z *Zones) look(ctx context.Context, inc *session.Incarnation, _ bool) (*Vi
 	return &View{Zones: zones, mzxid: stat.Mzxid}, watch, nil
 }
 
-// Read returns the zones of the znode at path, as they are now or later; none if there is no znode. It creates nothing and watches
-// nothing. Its errors wrap ErrUnreadable, the session's errors or the cause of ctx's end.
+// Read returns the zones of the znode at path, as they are now or later; none if there is no znode. It creates nothing and
+// watches nothing. Its errors wrap ErrUnreadable, the session's errors or the cause of ctx's end.
 func Read(ctx context.Context, inc *session.Incarnation, path string) (map[kiel.Partition]string, error) {
 	err := inc.Sync(ctx, path)
 	var data []byte

@@ -37,8 +37,8 @@ func New(s *session.Session, parent, name string) (*Zones, error) {
 	return z, nil
 }
 
-// Run watches the znode and publishes views until ctx ends; then it returns nil. It returns an error only when the session
-// has ended for good.
+// Run watches the znode and publishes views until ctx ends; then it returns nil. It returns an error only when the session has
+// ended for good.
 func (z *Zones) Run(ctx context.Context) error { return z.reader.Run(ctx) }
 
 // Refresh makes Run read again, after a Sync, and waits until the view is published, or ctx ends.
@@ -50,8 +50,7 @@ func (z *Zones) View() *View { return z.reader.View() }
 // Updates yields the newest view, and then each that differs in content or incarnation, until ctx ends.
 func (z *Zones) Updates(ctx context.Context) iter.Seq[*View] { return z.reader.Updates(ctx) }
 
-// Change returns new zones for the present ones, which it must neither keep nor change. A partition with the zone "" has
-// none.
+// Change returns new zones for the present ones, which it must neither keep nor change. A partition with the zone "" has none.
 type Change func(now map[kiel.Partition]string) map[kiel.Partition]string
 
 // Update writes what change returns for the present zones; it may call change more than once. Its errors wrap ErrUnreadable,

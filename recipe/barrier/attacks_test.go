@@ -20,9 +20,9 @@ const (
 	unsure  = "a member has entered, and its Enter can't tell"
 )
 
-// §2 (a) and (d): G waits; the others come, the last one creates ready, and they leave at once. When G reads the
-// directory, because its watch fired or because it is connected again, all of that is gone. With two members G knows what came and
-// went. With three it may have been two members one after the other: Enter returns that it can't tell, and does not wait.
+// §2 (a) and (d): G waits; the others come, the last one creates ready, and they leave at once. When G reads the directory,
+// because its watch fired or because it is connected again, all of that is gone. With two members G knows what came and went.
+// With three it may have been two members one after the other: Enter returns that it can't tell, and does not wait.
 func TestReadyCameAndWent(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		numbers(t, func(t *testing.T, n int) {
@@ -61,8 +61,8 @@ func TestReadyCameAndWent(t *testing.T) {
 	}
 }
 
-// Why a member that waits enters by ready alone, although it could count: G sees the number, enters and leaves while the
-// member that has completed the number has not read the directory yet. That member finds too few then.
+// Why a member that waits enters by ready alone, although it could count: G sees the number, enters and leaves while the member
+// that has completed the number has not read the directory yet. That member finds too few then.
 func TestTheNumberIsNoSignal(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestTheNumberIsNoSignal(t *testing.T) {
 	})
 }
 
-// §2 (b), leaving ready to the last: G completes the number, but the others see it, too, and are leaving
-// when G creates ready. The one with the lowest name takes ready for the highest member, and waits for it.
+// §2 (b), leaving ready to the last: G completes the number, but the others see it, too, and are leaving when G creates ready.
+// The one with the lowest name takes ready for the highest member, and waits for it.
 func TestReadyIsLeftToTheLast(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestReadyIsLeftToTheLast(t *testing.T) {
 	})
 }
 
-// §2 (b), creating ready again: when G has read the directory the others have deleted ready, and are leaving. Nobody
-// deletes a new ready if G is killed.
+// §2 (b), creating ready again: when G has read the directory the others have deleted ready, and are leaving. Nobody deletes a
+// new ready if G is killed.
 func TestReadyIsMadeAgain(t *testing.T) {
 	numbers(t, func(t *testing.T, n int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestReadyIsMadeAgain(t *testing.T) {
 	})
 }
 
-// §2 (c): a ready was left behind. If G deletes it when a Python process has come, that uses up the process's
-// only watch: three enter, and it never wakes. (It takes four: kazoo counts ready as a member.)
+// §2 (c): a ready was left behind. If G deletes it when a Python process has come, that uses up the process's only watch: three
+// enter, and it never wakes. (It takes four: kazoo counts ready as a member.)
 func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -299,8 +299,8 @@ func TestSetUpAgainBeforeTheLook(t *testing.T) {
 	})
 }
 
-// A child that came and went need not have been ready: here it is a process that dies at once. The member that completes the number
-// has yet to read the directory, or is G itself.
+// A child that came and went need not have been ready: here it is a process that dies at once. The member that completes the
+// number has yet to read the directory, or is G itself.
 func TestAnotherCameAndWent(t *testing.T) {
 	for what, gFirst := range map[string]bool{"before the last one came": true, "before G came": false} {
 		t.Run(what, func(t *testing.T) {
@@ -360,8 +360,8 @@ func TestAnotherCameAndWent(t *testing.T) {
 	}
 }
 
-// The others have entered and are leaving, and one member has come for the next round, which completes the number with those that still
-// stand. Then they go. G can't tell that it has entered, but it must not wait for the next round, whose members wait for G.
+// The others have entered and are leaving, and one member has come for the next round, which completes the number with those that
+// still stand. Then they go. G can't tell that it has entered, but it must not wait for the next round, whose members wait for G.
 func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -414,8 +414,8 @@ func TestNumberSeen(t *testing.T) {
 	})
 }
 
-// General rules, of deletes: G removes the barrier and the reply is lost. Before G reads the barrier, somebody sets it up again: that is
-// another barrier, which G must not remove.
+// General rules, of deletes: G removes the barrier and the reply is lost. Before G reads the barrier, somebody sets it up again:
+// that is another barrier, which G must not remove.
 func TestSetUpAgainBeforeTheRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)

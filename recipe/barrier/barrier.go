@@ -29,8 +29,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// New returns a handle on the barrier at path. It checks its arguments and does no I/O.
-// The session must be running for the methods to succeed.
+// New returns a handle on the barrier at path. It checks its arguments and does no I/O. The session must be running for the
+// methods to succeed.
 func New(s *session.Session, path string, opts Options) (*Barrier, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
@@ -52,9 +52,8 @@ func check(s *session.Session, path string) error {
 	return nil
 }
 
-// Create sets the barrier up, if it does not exist already. If the error wraps
-// [session.ErrUncertain] the barrier may or may not have been set up. Create does not repeat the
-// request then, because somebody may have removed the barrier since.
+// Create sets the barrier up, if it does not exist already. If the error wraps [session.ErrUncertain] the barrier may or may not
+// have been set up. Create does not repeat the request then, because somebody may have removed the barrier since.
 func (b *Barrier) Create(ctx context.Context) error {
 	return b.do(ctx, "create", b.create)
 }
@@ -119,8 +118,8 @@ func (b *Barrier) create(ctx context.Context, inc *session.Incarnation) error {
 	}
 }
 
-// created reads, after a lost reply, whether the barrier exists. If not, created reports whether the create may be repeated:
-// the parent is as it was before, so surely no barrier was set up since.
+// created reads, after a lost reply, whether the barrier exists. If not, created reports whether the create may be repeated: the
+// parent is as it was before, so surely no barrier was set up since.
 func (b *Barrier) created(ctx context.Context, inc *session.Incarnation, before session.Stat) (done, again bool) {
 	if err := inc.Sync(ctx, b.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return false, false
@@ -133,8 +132,7 @@ func (b *Barrier) created(ctx context.Context, inc *session.Incarnation, before 
 	return false, err == nil && exists && now.Pzxid == before.Pzxid && now.Czxid == before.Czxid
 }
 
-// Remove removes the barrier and reports whether there was one. When Remove returns nil the
-// barrier that it found is gone.
+// Remove removes the barrier and reports whether there was one. When Remove returns nil the barrier that it found is gone.
 func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 	var found session.Stat
 	var there bool
@@ -169,8 +167,8 @@ func (b *Barrier) Remove(ctx context.Context) (bool, error) {
 	return there, nil
 }
 
-// Wait waits until the barrier is deleted. It returns at once if no barrier exists. When ctx ends
-// the error is a [*recipe.BlockedError].
+// Wait waits until the barrier is deleted. It returns at once if no barrier exists. When ctx ends the error is a
+// [*recipe.BlockedError].
 func (b *Barrier) Wait(ctx context.Context) error {
 	var seen int64
 	var patience seqnode.Patience
@@ -187,8 +185,8 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	})
 }
 
-// awaitGone waits until the znode at path with czxid *seen is gone. If *seen is 0 awaitGone sets it to the czxid of the
-// znode that it reads first. It returns false when the session has expired. Before each pause it calls waits with the znode.
+// awaitGone waits until the znode at path with czxid *seen is gone. If *seen is 0 awaitGone sets it to the czxid of the znode
+// that it reads first. It returns false when the session has expired. Before each pause it calls waits with the znode.
 func awaitGone(
 	ctx context.Context, s *session.Session, barrier, path string, seen *int64, waits func(b seqnode.Blocker),
 ) (bool, error) {

@@ -64,8 +64,7 @@ func TestRemoveNonexistentBarrier(t *testing.T) {
 	})
 }
 
-// All waiters wait until the barrier is removed, though its data changes meanwhile, links break
-// and sessions expire.
+// All waiters wait until the barrier is removed, though its data changes meanwhile, links break and sessions expire.
 func TestWaitersAndFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -144,8 +143,7 @@ func TestLostCreate(t *testing.T) {
 	}
 }
 
-// While the reply to Remove is missing another process sets the barrier up again: Remove does not remove
-// the new one.
+// While the reply to Remove is missing another process sets the barrier up again: Remove does not remove the new one.
 func TestLostRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

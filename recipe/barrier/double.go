@@ -17,13 +17,12 @@ import (
 
 // DoubleOptions are the options of a [DoubleBarrier]. The zero value works.
 type DoubleOptions struct {
-	// Identifier is the data of this member's znode, for people who read it. It is UTF-8.
-	// Default: host name, "-" and process id.
+	// Identifier is the data of this member's znode, for people who read it. It is UTF-8. Default: host name, "-" and process id.
 	Identifier string
 
-	// Logger gets errors that no call can return, and a warning with the znode for which Enter or Leave waits for
-	// long: after about half a minute, and then whenever the time has doubled.
-	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
+	// Logger gets errors that no call can return, and a warning with the znode for which Enter or Leave waits for long: after
+	// about half a minute, and then whenever the time has doubled. With nil, warnings and errors go to slog.Default(); a Logger
+	// with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -42,9 +41,8 @@ type DoubleBarrier struct {
 	last   *node   // our latest znode; the next one is not created before this one is gone
 }
 
-// NewDouble returns a handle on the double barrier at path that clients members enter
-// together. All members must give the same number. It checks its arguments and does no
-// I/O. The session must be running for the other methods to succeed.
+// NewDouble returns a handle on the double barrier at path that clients members enter together. All members must give the same
+// number. It checks its arguments and does no I/O. The session must be running for the other methods to succeed.
 func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions) (*DoubleBarrier, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
@@ -80,20 +78,19 @@ func (d *DoubleBarrier) Node() string {
 	return session.Join(d.path, d.name)
 }
 
-// Participating reports whether a member has entered through this handle, has not left, and is valid at this
-// moment: see [Member.Valid].
+// Participating reports whether a member has entered through this handle, has not left, and is valid at this moment: see
+// [Member.Valid].
 func (d *DoubleBarrier) Participating() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.member != nil && d.member.Valid()
 }
 
-// Enter waits until the required number of members exists, its own among them. When ctx ends
-// before, the error is a [*recipe.BlockedError]. An error that wraps [session.ErrUncertain] says
-// that the others may have entered with this member, or may until its znode is deleted; that BlockedError
-// wraps it, unless the znode was not created yet. ErrLost says that the others have entered with this member, but that its
-// znode is gone, or ctx has ended. After any error the znode is deleted, in the background if
-// need be; the next Enter on this handle first waits for that.
+// Enter waits until the required number of members exists, its own among them. When ctx ends before, the error is a
+// [*recipe.BlockedError]. An error that wraps [session.ErrUncertain] says that the others may have entered with this member, or
+// may until its znode is deleted; that BlockedError wraps it, unless the znode was not created yet. ErrLost says that the others
+// have entered with this member, but that its znode is gone, or ctx has ended. After any error the znode is deleted, in the
+// background if need be; the next Enter on this handle first waits for that.
 func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	d.mu.Lock()
 	if d.busy {

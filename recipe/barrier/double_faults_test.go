@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The session expires under a member that waits. If the others entered with it and left, Enter can't
-// tell; if nothing happened, it waits on, with another znode.
+// The session expires under a member that waits. If the others entered with it and left, Enter can't tell; if nothing happened,
+// it waits on, with another znode.
 func TestSessionKilledWhileWaiting(t *testing.T) {
 	for _, passed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -71,8 +71,8 @@ func TestSessionKilledThenComplete(t *testing.T) {
 	})
 }
 
-// Enter deletes a ready that was left behind if no member exists. Otherwise it leaves ready alone: the
-// delete would use up the only watch of a Python process.
+// Enter deletes a ready that was left behind if no member exists. Otherwise it leaves ready alone: the delete would use up the
+// only watch of a Python process.
 func TestStaleReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -148,8 +148,8 @@ const (
 	highest = "ffffffffffffffffffffffffffffffff"
 )
 
-// Only the member that completes the number creates ready, and Leave deletes ready before our own
-// znode. In kazoo's order of leaving the lowest stays until the others have gone.
+// Only the member that completes the number creates ready, and Leave deletes ready before our own znode. In kazoo's order of
+// leaving the lowest stays until the others have gone.
 func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -221,8 +221,7 @@ func TestReadyAndTheOrderOfLeaving(t *testing.T) {
 	})
 }
 
-// The caller gives up while it waits, or while its create is under way: no znode is left, and
-// the handle can be used again.
+// The caller gives up while it waits, or while its create is under way: no znode is left, and the handle can be used again.
 func TestGivingUp(t *testing.T) {
 	for _, dir := range []zktest.Direction{0, zktest.ToServer, zktest.ToClient} {
 		synctest.Test(t, func(t *testing.T) {

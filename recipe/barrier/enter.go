@@ -63,8 +63,8 @@ func (e *entering) behind(left seqnode.Blocker, watch *session.Watch) error {
 	return e.pause(watch)
 }
 
-// ended returns the cause of ctx's end. The error wraps session.ErrUncertain if our znode may exist: then the number may have become
-// complete since the latest view.
+// ended returns the cause of ctx's end. The error wraps session.ErrUncertain if our znode may exist: then the number may have
+// become complete since the latest view.
 func (e *entering) ended() error {
 	cause := context.Cause(e.ctx)
 	if e.existed {
@@ -210,8 +210,8 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 	return errAgain
 }
 
-// stale reports whether ready was left behind: no member is there, nor this one. Once a Python process has come, it is too
-// late to delete ready: that would use up the process's only watch.
+// stale reports whether ready was left behind: no member is there, nor this one. Once a Python process has come, it is too late
+// to delete ready: that would use up the process's only watch.
 func stale(now *view) bool { return now.ready && len(now.members) == 0 }
 
 // removeStale deletes a ready that was left behind. It returns errAgain when that is done.
@@ -243,9 +243,9 @@ func (e *entering) member(inc *session.Incarnation, now *view) (*Member, error) 
 	}
 }
 
-// completes reports whether our znode makes the number complete: all other members of the number existed before it.
-// That member creates ready. The others wait for ready even if they see the number: if they went on and left, a
-// Python process that completes the number might read the directory too late, and wait for ever.
+// completes reports whether our znode makes the number complete: all other members of the number existed before it. That member
+// creates ready. The others wait for ready even if they see the number: if they went on and left, a Python process that completes
+// the number might read the directory too late, and wait for ever.
 func (e *entering) completes(inc *session.Incarnation, now *view) (bool, error) {
 	var peers []string
 	for _, name := range e.peer {
@@ -276,8 +276,8 @@ func (e *entering) completes(inc *session.Incarnation, now *view) (bool, error) 
 	return older == e.d.clients-1, nil
 }
 
-// makeReady creates ready, for which the others wait. After a lost reply it repeats the request only if no child was
-// deleted since: that child may have been ready, which nobody may create again.
+// makeReady creates ready, for which the others wait. After a lost reply it repeats the request only if no child was deleted
+// since: that child may have been ready, which nobody may create again.
 func (e *entering) makeReady(inc *session.Incarnation, now *view) error {
 	for {
 		_, err := inc.Multi(e.ctx,
@@ -320,8 +320,7 @@ func (e *entering) pause(watch *session.Watch) error {
 	}
 }
 
-// removeReady deletes ready, if it exists. After a lost reply it repeats the delete only if the same znode still
-// exists.
+// removeReady deletes ready, if it exists. After a lost reply it repeats the delete only if the same znode still exists.
 func removeReady(ctx context.Context, inc *session.Incarnation, dir string) error {
 	path := session.Join(dir, readyName)
 	exists, first, err := inc.Exists(ctx, path)

@@ -38,8 +38,8 @@ func ExampleBarrier_Wait() {
 	// Output: open
 }
 
-// Two begin together, and go on when both have finished. Work with the context of the member, joined with that of the
-// program as in the example of package lock.
+// Two begin together, and go on when both have finished. Work with the context of the member, joined with that of the program as
+// in the example of package lock.
 func ExampleDoubleBarrier_Enter() {
 	ctx := context.Background()
 	s, closed := connect(ctx)
@@ -73,8 +73,7 @@ func ExampleDoubleBarrier_Enter() {
 	// both have left
 }
 
-// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
-// alone.
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses alone.
 func connect(ctx context.Context) (s *session.Session, closed func()) {
 	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
 	if err != nil {

@@ -86,8 +86,8 @@ func TestLookAfterALostCreateIsRefused(t *testing.T) {
 	}
 }
 
-// Somebody deletes our znode, and Enter can't tell whether the others have entered with us: the next
-// Enter does not wait for that znode.
+// Somebody deletes our znode, and Enter can't tell whether the others have entered with us: the next Enter does not wait for that
+// znode.
 func TestEnterAfterOursWasRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The caller gives up an Enter. From the moment when the create of its znode is sent the others may enter with it, as its error says.
+// The caller gives up an Enter. From the moment when the create of its znode is sent the others may enter with it, as its error
+// says.
 func TestGivingUpEnter(t *testing.T) {
 	for what, tt := range map[string]struct {
 		at        func(w *world, d *barrier.DoubleBarrier, r zktest.Request) bool // our last request that the server executes

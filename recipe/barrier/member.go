@@ -36,13 +36,12 @@ func newMember(ctx context.Context, d *DoubleBarrier, name string, n *node, inc 
 	return &Member{d: d, name: name, node: n, hold: base, round: round, clearing: make(chan struct{}, 1)}, nil
 }
 
-// Context ends when it is no longer sure that the others count this member, or when Leave is
-// called. Its cause is ErrLost, ErrLeft, or that of the incarnation. It is not derived from
-// Enter's context.
+// Context ends when it is no longer sure that the others count this member, or when Leave is called. Its cause is ErrLost,
+// ErrLeft, or that of the incarnation. It is not derived from Enter's context.
 func (m *Member) Context() context.Context { return m.hold.Context() }
 
-// Valid reports whether the others surely count this member at this moment. Call it right before each effect
-// that must not happen unless they do: the context ends a moment later.
+// Valid reports whether the others surely count this member at this moment. Call it right before each effect that must not happen
+// unless they do: the context ends a moment later.
 func (m *Member) Valid() bool { return m.hold.Valid() }
 
 // Node returns the path of our znode.
@@ -51,11 +50,10 @@ func (m *Member) Node() string { return m.node.path }
 // Incarnation returns the incarnation in which the barrier was entered.
 func (m *Member) Incarnation() *session.Incarnation { return m.hold.Incarnation() }
 
-// Leave leaves the barrier, and waits until all members that entered with us have left. Call it once the work
-// under [Member.Context] has returned, also when the member was lost. When ctx ends before, the
-// error is a [*recipe.BlockedError] if another member is in the way; our member leaves all the same, and
-// its znode is deleted in the background. Only the first call of Leave deletes the znode;
-// the others wait.
+// Leave leaves the barrier, and waits until all members that entered with us have left. Call it once the work under
+// [Member.Context] has returned, also when the member was lost. When ctx ends before, the error is a [*recipe.BlockedError] if
+// another member is in the way; our member leaves all the same, and its znode is deleted in the background. Only the first call
+// of Leave deletes the znode; the others wait.
 func (m *Member) Leave(ctx context.Context) error {
 	first, letGo := false, func() {}
 	m.hold.Release(ErrLeft, func() { first, letGo = true, m.d.session.Hold() })
@@ -85,9 +83,9 @@ func (m *Member) abandon(ctx context.Context) {
 	})
 }
 
-// clear deletes ready, before our own znode is deleted: a kazoo process that leaves takes ready for a member, and
-// waits for it. When ctx ends the delete goes on in the background, and the next clear waits for that: a delete that
-// was given up before it was sent could meet the ready of the next round.
+// clear deletes ready, before our own znode is deleted: a kazoo process that leaves takes ready for a member, and waits for it.
+// When ctx ends the delete goes on in the background, and the next clear waits for that: a delete that was given up before it was
+// sent could meet the ready of the next round.
 func (m *Member) clear(ctx context.Context, inc *session.Incarnation) error {
 	select {
 	case m.clearing <- struct{}{}:
@@ -108,8 +106,8 @@ func (m *Member) clear(ctx context.Context, inc *session.Incarnation) error {
 	}
 }
 
-// await follows kazoo's order of leaving: the member with the lowest name stays until the others
-// have gone; the others go at once and wait for that one. Only the first call of Leave deletes znodes.
+// await follows kazoo's order of leaving: the member with the lowest name stays until the others have gone; the others go at once
+// and wait for that one. Only the first call of Leave deletes znodes.
 func (m *Member) await(ctx context.Context, first bool) error {
 	cleared := !first
 	var patience seqnode.Patience
@@ -134,8 +132,7 @@ func (m *Member) await(ctx context.Context, first bool) error {
 	}
 }
 
-// mayExist reports whether this member's znode may exist: the member has not deleted it, and its session is
-// inc's.
+// mayExist reports whether this member's znode may exist: the member has not deleted it, and its session is inc's.
 func (m *Member) mayExist(inc *session.Incarnation) bool {
 	select {
 	case <-m.node.own.Gone():

@@ -9,8 +9,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// errForeign says that a znode of this name belongs to another session. That is an earlier session of this process,
-// because nobody else knows the name.
+// errForeign says that a znode of this name belongs to another session. That is an earlier session of this process, because
+// nobody else knows the name.
 var errForeign = errors.New("znode belongs to another session")
 
 // node is a member's znode in one session.
@@ -21,8 +21,8 @@ type node struct {
 	own  *hold.Own
 }
 
-// newNode returns this member's znode, which is to be created, or was found. Nobody creates it again while it is being deleted: the
-// handle waits for that.
+// newNode returns this member's znode, which is to be created, or was found. Nobody creates it again while it is being deleted:
+// the handle waits for that.
 func (d *DoubleBarrier) newNode(inc *session.Incarnation, name string) *node {
 	n := &node{inc: inc, path: session.Join(d.path, name), data: d.data}
 	n.own = hold.NewOwn(n.path, d.log, nil, func(life context.Context) error {
@@ -40,8 +40,8 @@ func (n *node) create(ctx context.Context) error {
 	return n.own.Make(ctx, func(life context.Context) error { return n.make(life, ctx) })
 }
 
-// make sends requests under life and repeats them only while ctx lasts. After an error no znode of this session
-// exists, unless the error wraps [hold.ErrUnsure] and [session.ErrUncertain]: then the server refused the read.
+// make sends requests under life and repeats them only while ctx lasts. After an error no znode of this session exists, unless
+// the error wraps [hold.ErrUnsure] and [session.ErrUncertain]: then the server refused the read.
 func (n *node) make(life, ctx context.Context) error {
 	for {
 		_, err := n.inc.Create(life, n.path, n.data, session.Ephemeral)
@@ -68,8 +68,8 @@ func (n *node) make(life, ctx context.Context) error {
 	}
 }
 
-// look reports whether the znode exists. Earlier requests have returned and the Sync comes after them, so a
-// znode that is missing now does not appear later.
+// look reports whether the znode exists. Earlier requests have returned and the Sync comes after them, so a znode that is missing
+// now does not appear later.
 func (n *node) look(life context.Context) (bool, error) {
 	if err := n.inc.Sync(life, parentOf(n.path)); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return false, err

@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// python is a Python process in a DoubleBarrier: it sends the requests of kazoo's recipe, in their order. Each of its watches
-// is good for one event of any kind.
+// python is a Python process in a DoubleBarrier: it sends the requests of kazoo's recipe, in their order. Each of its watches is
+// good for one event of any kind.
 type python struct {
 	*zk.Conn
 	wg     *sync.WaitGroup

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// §15: a member is killed while it waits for one more, and started again. Its old znode exists until its
-// session is over, and counts. Identifiers do not tell members apart: kazoo gives one to all objects of a process, and so do we
-// by default. So no rule can prevent that one of two members crosses with its own old znode: nobody can tell the znode of a
-// dead member from that of a living one. Only two things are sure: the member does not leave alone, and the next round is complete.
+// §15: a member is killed while it waits for one more, and started again. Its old znode exists until its session is over, and
+// counts. Identifiers do not tell members apart: kazoo gives one to all objects of a process, and so do we by default. So no rule
+// can prevent that one of two members crosses with its own old znode: nobody can tell the znode of a dead member from that of a
+// living one. Only two things are sure: the member does not leave alone, and the next round is complete.
 func TestRestartedCrossesWithItsOldZnode(t *testing.T) {
 	for what, start := range map[string]func(x *execution, name string) (in, out func()){
 		"Python": func(x *execution, name string) (in, out func()) {

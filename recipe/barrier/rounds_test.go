@@ -81,8 +81,8 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// A member that waits goes and comes again under its name between two reads, and the
-// number is complete: that does not show that ready existed.
+// A member that waits goes and comes again under its name between two reads, and the number is complete: that does not show that
+// ready existed.
 func TestNameUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -104,8 +104,8 @@ func TestNameUsedAgain(t *testing.T) {
 	})
 }
 
-// Members go through round after round on one path, while links are slow, and break for those that leave: nobody enters a round before
-// all have left the round before.
+// Members go through round after round on one path, while links are slow, and break for those that leave: nobody enters a round
+// before all have left the round before.
 func TestRounds(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		synctest.Test(t, func(t *testing.T) {

@@ -62,8 +62,8 @@ const (
 )
 
 // inferReady finds out whether ready existed at some time between two views. Members enter only when ready exists. Ready is
-// created only when n members exist, own being one of them. inferReady reads the czxids of single members only
-// if the views do not answer the question.
+// created only when n members exist, own being one of them. inferReady reads the czxids of single members only if the views do
+// not answer the question.
 func inferReady(before, now *view, n int, own string, czxids func(names []string) ([]int64, error)) (readiness, error) {
 	if now.ready {
 		return complete, nil
@@ -100,8 +100,7 @@ func inferReady(before, now *view, n int, own string, czxids func(names []string
 	case hidden <= 0:
 		return waiting, nil
 	case len(now.members) == n && last:
-		// The member that completes the number came last. It has yet to create ready, whatever
-		// came and went before.
+		// The member that completes the number came last. It has yet to create ready, whatever came and went before.
 		return pending, nil
 	case len(now.members) >= n, len(before.members) >= n && before.has(own):
 		return complete, nil
@@ -110,7 +109,6 @@ func inferReady(before, now *view, n int, own string, czxids func(names []string
 	case existed < n-1 || made-int(before.own) < 1 || !now.has(own):
 		return undecided, nil
 	}
-	// The members that existed all the time existed together with each one that was created in between, also if
-	// that is gone now.
+	// The members that existed all the time existed together with each one that was created in between, also if that is gone now.
 	return complete, nil
 }

@@ -17,8 +17,8 @@ const (
 	pythonFails = "Python's counter fails"
 )
 
-// §11 (c): the counter is at 5. We and Python both write 6; our connection breaks and Python's write wins. The znode then has
-// our number, one version later, although our write was not carried out.
+// §11 (c): the counter is at 5. We and Python both write 6; our connection breaks and Python's write wins. The znode then has our
+// number, one version later, although our write was not carried out.
 func TestAnotherWroteTheSameNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -73,8 +73,8 @@ func TestResetKeepsTheZnode(t *testing.T) {
 	})
 }
 
-// §13: Python reads the counter after we have created the znode and before we have written the number. kazoo can't decode nil data,
-// which is None in Python: it raises AttributeError.
+// §13: Python reads the counter after we have created the znode and before we have written the number. kazoo can't decode nil
+// data, which is None in Python: it raises AttributeError.
 func TestNilIsNoNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -94,8 +94,8 @@ func TestNilIsNoNumber(t *testing.T) {
 	})
 }
 
-// §13: somebody deletes the znode and its directory. Our counter creates both again, so that Python's, which creates them once, works
-// again.
+// §13: somebody deletes the znode and its directory. Our counter creates both again, so that Python's, which creates them once,
+// works again.
 func TestDirectoryDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -22,8 +22,8 @@ type Change[V any] struct {
 	Post V // the number after
 }
 
-// Counter is a handle on one counter. V is int64, *big.Int, float64 or int32; the constructor determines the kind. Several goroutines
-// may use a Counter.
+// Counter is a handle on one counter. V is int64, *big.Int, float64 or int32; the constructor determines the kind. Several
+// goroutines may use a Counter.
 type Counter[V any] struct {
 	session *session.Session
 	path    string
@@ -110,8 +110,8 @@ func (c *Counter[V]) Get(ctx context.Context) (V, error) {
 	}
 }
 
-// Add adds delta and returns the new number. If the error wraps [session.ErrUncertain], delta may or may not have been added; after
-// any other error it was not.
+// Add adds delta and returns the new number. If the error wraps [session.ErrUncertain], delta may or may not have been added;
+// after any other error it was not.
 func (c *Counter[V]) Add(ctx context.Context, delta V) (V, error) {
 	return c.change(ctx, "add", c.by(c.kind.add, delta))
 }
@@ -226,8 +226,8 @@ func (c *Counter[V]) attempt(ctx context.Context, next step[V]) (Change[V], erro
 	return made, err
 }
 
-// same checks that the znode that was written is the one that was read. If that znode was deleted and another with the same version
-// was created, the write replaced a number that was not read.
+// same checks that the znode that was written is the one that was read. If that znode was deleted and another with the same
+// version was created, the write replaced a number that was not read.
 func (c *Counter[V]) same(seen, now session.Stat) error {
 	if now.Czxid == seen.Czxid {
 		return nil
@@ -236,8 +236,8 @@ func (c *Counter[V]) same(seen, now session.Stat) error {
 }
 
 // again repeats a write whose reply was lost, while the znode is as it was read before the first write. Both writes require that
-// version, so only one of them can be carried out, however late the first arrives. If the znode has changed, again returns
-// lost, because the change may be our write or another's.
+// version, so only one of them can be carried out, however late the first arrives. If the znode has changed, again returns lost,
+// because the change may be our write or another's.
 func (c *Counter[V]) again(ctx context.Context, text []byte, seen session.Stat, lost error) error {
 	for {
 		inc, err := c.session.Incarnation(ctx)

@@ -3,9 +3,9 @@
 //
 // # Overview
 //
-// [New] returns a counter of int64, [NewBig] one of integers of any size, [NewFloat] one of float64, and [NewCurator] one of
-// the int32 of Curator's SharedCount. [Counter.Add] and [Counter.Subtract] change the number in one atomic step and return the
-// new number.
+// [New] returns a counter of int64, [NewBig] one of integers of any size, [NewFloat] one of float64, and [NewCurator] one of the
+// int32 of Curator's SharedCount. [Counter.Add] and [Counter.Subtract] change the number in one atomic step and return the new
+// number.
 //
 // # State
 //

@@ -203,8 +203,8 @@ func TestSessionKilled(t *testing.T) {
 	}
 }
 
-// Several clients add at random while links break and replies are lost. An addition that returned nil counts once, one with an unknown
-// outcome at most once, others not at all.
+// Several clients add at random while links break and replies are lost. An addition that returned nil counts once, one with an
+// unknown outcome at most once, others not at all.
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {

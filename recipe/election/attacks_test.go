@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// §9 of the attacks on recipes: the link of the leader is dead for some time, while its session lives. The context of its function
-// ends in time, and nobody else leads before the function has returned.
+// §9 of the attacks on recipes: the link of the leader is dead for some time, while its session lives. The context of its
+// function ends in time, and nobody else leads before the function has returned.
 func TestNobodyFollowsWhileTheFunctionStops(t *testing.T) {
 	const twoLeaders = "two leaders"
 	synctest.Test(t, func(t *testing.T) {

@@ -1,11 +1,11 @@
-// Package election implements kazoo's Election (kazoo.recipe.election): one of the candidates leads. Python and Go processes can be
-// candidates in one election.
+// Package election implements kazoo's Election (kazoo.recipe.election): one of the candidates leads. Python and Go processes can
+// be candidates in one election.
 //
 // # Overview
 //
-// [Election.Run] waits until its candidate is elected and calls a function, with a context that ends when the candidate may
-// not lead any more. [Election.Contenders] lists the leader and the candidates that wait. [Election.Observe] yields the leader
-// and each later one.
+// [Election.Run] waits until its candidate is elected and calls a function, with a context that ends when the candidate may not
+// lead any more. [Election.Contenders] lists the leader and the candidates that wait. [Election.Observe] yields the leader and
+// each later one.
 //
 // To cancel a candidacy or a leadership, end Run's context. kazoo's cancel does the former and does not reach a function that
 // leads.
@@ -26,20 +26,21 @@
 //     lock.Held.Context), and when Run's context ends.
 //   - Run returns only its function's error: nil after a lost leadership if the function returned nil. A function that must tell
 //     whether it led to its end returns the cause of its context.
-//   - The next candidate leads only when the function has returned or the session is over, also when the function panics or
-//     ends its goroutine.
+//   - The next candidate leads only when the function has returned or the session is over, also when the function panics or ends
+//     its goroutine.
 //   - Observe yields the current leader and then each later one that it sees. The last one that it yields is the newest.
 //
 // # Not guaranteed
 //
 //   - A function that goes on after its context has ended leads beside another when the session is over.
 //   - Observe may skip leaders of short terms, and the leader may have changed when it is yielded.
-//   - Run may return long after its function: it waits until the candidate is deleted, and while no server can be reached, until its
-//     context ends. Run then returns the function's error, which does not say that the candidate may still exist.
+//   - Run may return long after its function: it waits until the candidate is deleted, and while no server can be reached, until
+//     its context ends. Run then returns the function's error, which does not say that the candidate may still exist.
 //   - Run creates no new candidate when its function has returned. To lead again, call Run in a loop.
 //
 // # Concurrency
 //
 // Any goroutine may call any method. Each Run is a candidate of its own, and calls its function on the goroutine of its caller.
-// Run returns when the candidate is deleted or its context has ended; after the end of its context the removal goes on in the background.
+// Run returns when the candidate is deleted or its context has ended; after the end of its context the removal goes on in the
+// background.
 package election

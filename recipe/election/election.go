@@ -16,8 +16,8 @@ type Options struct {
 	// Identifier is the data of the candidates, for people and for kazoo's contenders(). It is UTF-8. Default: empty.
 	Identifier string
 
-	// Logger gets what can't be returned as an error, and the leader while a candidate waits for long. With nil, warnings
-	// and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
+	// Logger gets what can't be returned as an error, and the leader while a candidate waits for long. With nil, warnings and
+	// errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -27,8 +27,8 @@ type Election struct {
 	lock    *lock.Lock
 }
 
-// New returns a handle on the election at path. It checks its arguments and does no I/O. The session must be running for the methods
-// to succeed.
+// New returns a handle on the election at path. It checks its arguments and does no I/O. The session must be running for the
+// methods to succeed.
 func New(s *session.Session, path string, opts Options) (*Election, error) {
 	l, err := lock.New(s, path, lock.Options{Identifier: opts.Identifier, Logger: opts.Logger})
 	if err != nil {
@@ -39,9 +39,9 @@ func New(s *session.Session, path string, opts Options) (*Election, error) {
 
 var _ recipe.Hold = (*lock.Held)(nil) // what [Hold] returns
 
-// Run creates a candidate, waits until it is elected, calls lead, and returns lead's error. After a lost leadership Run returns nil
-// if lead returned nil. Lead's context ends when the candidate may not lead any more, or with ctx. It has ctx's values, and [Hold] finds the hold in it. No other candidate leads before
-// lead returns, unless the session is over.
+// Run creates a candidate, waits until it is elected, calls lead, and returns lead's error. After a lost leadership Run returns
+// nil if lead returned nil. Lead's context ends when the candidate may not lead any more, or with ctx. It has ctx's values, and
+// [Hold] finds the hold in it. No other candidate leads before lead returns, unless the session is over.
 //
 // When lead has returned, Run waits until its candidate is deleted or ctx ends. When ctx ends first, the removal goes on in the
 // background. So a caller that can't wait ends ctx when lead has returned.

@@ -16,8 +16,8 @@ import (
 
 var errTest = errors.New("test")
 
-// kazoo's test_election: three stand, the first leads, the second gives up, the function of
-// the third fails, and the first leads again.
+// kazoo's test_election: three stand, the first leads, the second gives up, the function of the third fails, and the first leads
+// again.
 func TestElection(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.Session("client")
@@ -96,8 +96,8 @@ func TestNewRefuses(t *testing.T) {
 	})
 }
 
-// The context of the function has the hold and the values of Run's context, and ends with Run's context. Run returns the function's
-// error.
+// The context of the function has the hold and the values of Run's context, and ends with Run's context. Run returns the
+// function's error.
 func TestContextOfTheFunction(t *testing.T) {
 	type key struct{}
 	inWorld(t, func(w *world) {
@@ -132,7 +132,8 @@ func TestContextOfTheFunction(t *testing.T) {
 	})
 }
 
-// The session of the leader expires: the context of its function ends, and the next candidate leads. kazoo's function would go on.
+// The session of the leader expires: the context of its function ends, and the next candidate leads. kazoo's function would go
+// on.
 func TestSessionKilledWhileLeading(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.Session("one")

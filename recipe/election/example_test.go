@@ -65,8 +65,7 @@ func ExampleElection_Observe() {
 	// Output: leader: my-identifier
 }
 
-// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
-// alone.
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses alone.
 func connect(ctx context.Context) (s *session.Session, closed func()) {
 	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
 	if err != nil {

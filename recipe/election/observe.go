@@ -13,9 +13,9 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Observe yields the leader, at once and after each change. A Contender without a Node says that nobody leads. The sequence ends when
-// the loop breaks, or with an error when ctx ends or the session has ended for good. Observe creates no candidate. It reads nothing
-// while the loop's body runs, and skips leaders that came and went meanwhile.
+// Observe yields the leader, at once and after each change. A Contender without a Node says that nobody leads. The sequence ends
+// when the loop breaks, or with an error when ctx ends or the session has ended for good. Observe creates no candidate. It reads
+// nothing while the loop's body runs, and skips leaders that came and went meanwhile.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error] {
 	return func(yield func(lock.Contender, error) bool) {
 		var (
@@ -47,8 +47,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error]
 	}
 }
 
-// leader returns the leader, with a watch that fires when to ask again. No candidate can come in front of the leader, so leader watches
-// the leader's znode alone, or the directory if there is no candidate.
+// leader returns the leader, with a watch that fires when to ask again. No candidate can come in front of the leader, so leader
+// watches the leader's znode alone, or the directory if there is no candidate.
 func (e *Election) leader(ctx context.Context) (lock.Contender, *session.Watch, error) {
 	inc, err := e.session.Incarnation(ctx)
 	if err != nil {

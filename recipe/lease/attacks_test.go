@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The executions that a lease must withstand, of the attacks on recipes. § is the number of the attack in recipe/README.md,
-// whose table names the mutant that each test kills. Those of §6 are in clocks_test.go.
+// The executions that a lease must withstand, of the attacks on recipes. § is the number of the attack in recipe/README.md, whose
+// table names the mutant that each test kills. Those of §6 are in clocks_test.go.
 
 // What an execution can do.
 const (
@@ -118,8 +118,8 @@ func (p *python) obtains(d time.Duration) bool {
 	return taken
 }
 
-// §5a: Go's hold expires, Python takes over by deleting the record and creating its own, and then Go releases: Release must
-// not take that record for Go's because its version is the same.
+// §5a: Go's hold expires, Python takes over by deleting the record and creating its own, and then Go releases: Release must not
+// take that record for Go's because its version is the same.
 func TestLateReleaseLeavesTheNextHolder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.obtain(w.lease("ours"))
@@ -151,8 +151,8 @@ func TestLateReleaseLeavesTheNextButOne(t *testing.T) {
 	})
 }
 
-// §5b: Python is stalled between its read and its delete while its session expires, Go obtains the lease, and Python goes on.
-// It can't know; so our hold ends.
+// §5b: Python is stalled between its read and its delete while its session expires, Go obtains the lease, and Python goes on. It
+// can't know; so our hold ends.
 func TestStalledPythonReplacesOurRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
 		if !w.python("before").obtains(2 * time.Second) {
@@ -267,8 +267,8 @@ func TestTryThatWasGivenUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// §5: the same, but the request did not arrive, and Python has obtained the lease before there is a link again: what exists now is
-// Python's.
+// §5: the same, but the request did not arrive, and Python has obtained the lease before there is a link again: what exists now
+// is Python's.
 func TestTryThatWasGivenUpLeavesTheNextHolder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		client := w.Net.Client("ours")

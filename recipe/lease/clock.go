@@ -60,8 +60,8 @@ func (t term) left(l *NonBlockingLease) time.Duration {
 	return min(time.Until(t.deadline), t.until.Sub(l.now()))
 }
 
-// checkClock compares the local clock with that of the servers' leader. A change of a znode shows the leader's time: checkClock sets the
-// contender, whose data stays the same.
+// checkClock compares the local clock with that of the servers' leader. A change of a znode shows the leader's time: checkClock
+// sets the contender, whose data stays the same.
 func (l *NonBlockingLease) checkClock(ctx context.Context, inner *lock.Held) error {
 	if l.opts.Now != nil {
 		return nil

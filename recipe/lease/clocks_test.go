@@ -128,8 +128,8 @@ func TestTwoProcessesOfAHost(t *testing.T) {
 	})
 }
 
-// §6: a lease of two seconds, where clocks may be two seconds apart. Nobody can ever rely on it, but each try holds all
-// others off.
+// §6: a lease of two seconds, where clocks may be two seconds apart. Nobody can ever rely on it, but each try holds all others
+// off.
 func TestDurationThatTheSkewEatsUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.session("ours")

@@ -25,8 +25,8 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// A handle has one hold, so it runs one function at a time. Who waits for that ends with its context, and a function may leave the
-// lease to run out.
+// A handle has one hold, so it runs one function at a time. Who waits for that ends with its context, and a function may leave
+// the lease to run out.
 func TestDoOneAtATime(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.lease("a")

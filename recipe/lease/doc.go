@@ -1,16 +1,16 @@
-// Package lease implements kazoo's NonBlockingLease and MultiNonBlockingLease (kazoo.recipe.lease): a record in a znode says who may
-// do something, and until when. A caller that does not get the lease does not wait for it. Python and Go processes can share one
-// lease.
+// Package lease implements kazoo's NonBlockingLease and MultiNonBlockingLease (kazoo.recipe.lease): a record in a znode says who
+// may do something, and until when. A caller that does not get the lease does not wait for it. Python and Go processes can share
+// one lease.
 //
 // # Overview
 //
 // [NonBlockingLease.Obtain] returns a [Held], or an error that wraps [ErrNotObtained]. The context of the Held ends before the
-// lease does. [Held.Renew] extends the lease, [Held.Release] gives it back, and [Held.Detach] leaves it to run out, as kazoo always
-// does: a finished job keeps its lease, so that the next run falls to the same host. [NonBlockingLease.Do] does all that around a
-// function. [MultiNonBlockingLease] has several slots, each of which can be leased.
+// lease does. [Held.Renew] extends the lease, [Held.Release] gives it back, and [Held.Detach] leaves it to run out, as kazoo
+// always does: a finished job keeps its lease, so that the next run falls to the same host. [NonBlockingLease.Do] does all that
+// around a function. [MultiNonBlockingLease] has several slots, each of which can be leased.
 //
-// A lease can outlive connections, sessions and processes. Where that is not needed, a lock (package lock) is safer: a lock does not
-// compare clocks.
+// A lease can outlive connections, sessions and processes. Where that is not needed, a lock (package lock) is safer: a lock does
+// not compare clocks.
 //
 // # State
 //
@@ -27,20 +27,20 @@
 //
 // The clocks of any two processes that use a lease may differ by [Options].Skew.
 //
-//   - At most one identifier has a hold whose context has not ended, as long as clocks agree so far and all others keep to the inner
-//     lock. For several processes with one identifier, see below.
-//   - A hold's context ends at the written end less the skew, or when as much time has passed on the monotonic clock, whichever is
-//     earlier ([ErrExpired]). It does not end with the session or with trust in it.
-//   - The context also ends when the record is not the one that the handle has written ([ErrLost]), as seen by a watch and by a read
-//     once per session timeout. That covers kazoo's own races: a Python process that was stalled between its requests can write
-//     without the inner lock.
-//   - A handle that takes a lease over from another with its identifier, which may be cut off, does not shorten it: the new record
-//     ends no earlier, and a release gives the record back the end that it had, instead of removing it.
+//   - At most one identifier has a hold whose context has not ended, as long as clocks agree so far and all others keep to the
+//     inner lock. For several processes with one identifier, see below.
+//   - A hold's context ends at the written end less the skew, or when as much time has passed on the monotonic clock, whichever
+//     is earlier ([ErrExpired]). It does not end with the session or with trust in it.
+//   - The context also ends when the record is not the one that the handle has written ([ErrLost]), as seen by a watch and by a
+//     read once per session timeout. That covers kazoo's own races: a Python process that was stalled between its requests can
+//     write without the inner lock.
+//   - A handle that takes a lease over from another with its identifier, which may be cut off, does not shorten it: the new
+//     record ends no earlier, and a release gives the record back the end that it had, instead of removing it.
 //   - Nothing is obtained or renewed while the local clock differs from that of ZooKeeper's leader by more than half the skew
 //     ([ErrClockSkew]), so two handles never differ by more than the skew. A clock in [Options].Now is not compared.
-//   - Obtain, Renew and Release read and write under the inner lock, and each write also sets or checks the handle's contender: a request
-//     that comes late changes nothing. A write that has begun does not end with its caller's context; its outcome is verified when
-//     the request has returned.
+//   - Obtain, Renew and Release read and write under the inner lock, and each write also sets or checks the handle's contender: a
+//     request that comes late changes nothing. A write that has begun does not end with its caller's context; its outcome is
+//     verified when the request has returned.
 //   - When a try fails or its context ends, and the try may have written the record, the record is removed in the background,
 //     unless the handle's identifier already had the lease. Another process with the same identifier may write the same bytes
 //     within the same second. The zxid of its record tells it apart: that record is neither removed nor taken for a renewal.
@@ -52,27 +52,28 @@
 //
 //   - kazoo does not compare clocks, uses its whole lease, and takes a lease over at its end by its own clock. Beside Python the
 //     exclusion is as good as the clock of Python's host.
-//   - kazoo's default identifier is the host name. All processes with one identifier obtain the lease together; among Go processes
-//     only the newest keeps its hold, as soon as the others see its record.
+//   - kazoo's default identifier is the host name. All processes with one identifier obtain the lease together; among Go
+//     processes only the newest keeps its hold, as soon as the others see its record.
 //   - When the session ends before the outcome of a write is known, and others had or wanted the inner lock since, the owner of a
 //     record with the same bytes is unknown. The record of a try then stays until its end. The record of a renewal counts as the
-//     handle's own but does not extend the hold, and Release leaves it and returns an error; two processes with one identifier can
-//     then have a hold until the older one's end.
-//   - Writes may follow after a call was given up. The record of a try can still be written when a server is reached again, and is
-//     removed then; so can the removal, or the earlier end, of a Release. Both happen under the inner lock of that call or a
+//     handle's own but does not extend the hold, and Release leaves it and returns an error; two processes with one identifier
+//     can then have a hold until the older one's end.
+//   - Writes may follow after a call was given up. The record of a try can still be written when a server is reached again, and
+//     is removed then; so can the removal, or the earlier end, of a Release. Both happen under the inner lock of that call or a
 //     later one, and change nobody else's record. Until then, or to its end if Run ends or the process dies before, a record
-//     without a holder blocks others: for [Options].Duration after the call at most, or to the end of a lease that was taken over.
+//     without a holder blocks others: for [Options].Duration after the call at most, or to the end of a lease that was taken
+//     over.
 //   - A clock that is set is noticed by the next comparison, up to a second later. [Held.Valid] compares at once.
 //   - A process that checks the context and is stopped before its next step can act after its lease went to another.
-//   - Nobody waits for the lease, but Obtain does wait for the inner lock, as kazoo does, for as long as its context lasts. The error
-//     names a stuck contender: it is a [*recipe.BlockedError].
-//   - As in kazoo, ObtainAny can leave one holder two slots: a lower one that has become free, and its old one until that ends. Renew
-//     keeps to one.
+//   - Nobody waits for the lease, but Obtain does wait for the inner lock, as kazoo does, for as long as its context lasts. The
+//     error names a stuck contender: it is a [*recipe.BlockedError].
+//   - As in kazoo, ObtainAny can leave one holder two slots: a lower one that has become free, and its old one until that ends.
+//     Renew keeps to one.
 //
 // # Concurrency
 //
 // Any goroutine may call any method; the calls of one handle that write take turns. Do calls its function on the goroutine of its
-// caller, one function at a time on a handle. A call that writes has one goroutine, which ends with the call, or carries the write to
-// its end after the call has returned. A hold has two goroutines, which end with it. A hold keeps the session open
+// caller, one function at a time on a handle. A call that writes has one goroutine, which ends with the call, or carries the
+// write to its end after the call has returned. A hold has two goroutines, which end with it. A hold keeps the session open
 // ([session.Session.Hold]) until it has ended and, if it was released, the record is gone.
 package lease

@@ -13,14 +13,15 @@ var (
 	// ErrExpired is the cause of a hold whose time is up. Renew then returns it, too: obtain the lease anew.
 	ErrExpired = errors.New("time of the lease is up")
 
-	// ErrLost is the cause of a hold whose record was removed or written over by somebody else, or can't be watched any more. Stop.
+	// ErrLost is the cause of a hold whose record was removed or written over by somebody else, or can't be watched any more.
+	// Stop.
 	ErrLost = errors.New("lease was lost")
 
 	// ErrReleased is the cause of a hold that was released or detached.
 	ErrReleased = errors.New("lease was released")
 
-	// ErrClockSkew says that the clocks of this machine and of the servers differ by more than half of Options.Skew, or could not be
-	// compared so closely.
+	// ErrClockSkew says that the clocks of this machine and of the servers differ by more than half of Options.Skew, or could not
+	// be compared so closely.
 	ErrClockSkew = errors.New("clocks differ, or the servers are too slow to compare them")
 
 	// ErrBadRecord says that the data of the lease's znode is not a record. Nothing was written.

@@ -14,8 +14,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// pythonTakes does what kazoo does in the end: it deletes the record and makes its own. The
-// version is 0 again.
+// pythonTakes does what kazoo does in the end: it deletes the record and makes its own. The version is 0 again.
 func (w *world) pythonTakes(holder string) {
 	w.Helper()
 	if err := w.Srv.Delete(node); err != nil {
@@ -47,8 +46,8 @@ func TestReleaseLosesTheRace(t *testing.T) {
 	})
 }
 
-// Python was stalled between its requests while its session expired, and replaces our
-// record without having the inner lock: our hold ends at once.
+// Python was stalled between its requests while its session expired, and replaces our record without having the inner lock: our
+// hold ends at once.
 func TestRecordReplacedWhileHolding(t *testing.T) {
 	for what, replace := range map[string]func(w *world){
 		"replaced": func(w *world) { w.pythonTakes("python") },
@@ -126,8 +125,7 @@ func TestTwoOfOneIdentifier(t *testing.T) {
 	})
 }
 
-// A clock that is off by more than half the skew is refused, with nothing written; one within
-// is not.
+// A clock that is off by more than half the skew is refused, with nothing written; one within is not.
 func TestClockSkew(t *testing.T) {
 	for off, ok := range map[time.Duration]bool{
 		0: true, 900 * time.Millisecond: true, -900 * time.Millisecond: true,
@@ -237,8 +235,7 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// The caller gives up while its write is under way, or its reply: nothing is left, and who
-// comes next gets the lease.
+// The caller gives up while its write is under way, or its reply: nothing is left, and who comes next gets the lease.
 func TestGivingUpLeavesNothing(t *testing.T) {
 	for _, dir := range []zktest.Direction{zktest.ToServer, zktest.ToClient} {
 		for _, fate := range []string{"heal", "cut", "expire"} {
@@ -314,8 +311,7 @@ func TestGivingUpLeavesAnEarlierLease(t *testing.T) {
 	})
 }
 
-// The caller gives up a renewal whose reply is under way: the hold goes on, and by as much as
-// the record says when that is known.
+// The caller gives up a renewal whose reply is under way: the hold goes on, and by as much as the record says when that is known.
 func TestGivingUpARenewal(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.lease("a")

@@ -13,7 +13,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// lookAtClock is the time between comparisons of the wall clock with a lease's end. A timer follows the monotonic clock by itself.
+// lookAtClock is the time between comparisons of the wall clock with a lease's end. A timer follows the monotonic clock by
+// itself.
 const lookAtClock = time.Second
 
 // Held is a lease that this process holds until its context ends.
@@ -40,8 +41,9 @@ type pending struct {
 	known chan struct{} // closed when the outcome is known, or given up
 }
 
-// hold returns the hold of a try that has succeeded. The hold's context has the values of the session's contexts, as those of other
-// holds, and not of Obtain's: the hold may outlast the function that has called Obtain, and the holds under which that runs.
+// hold returns the hold of a try that has succeeded. The hold's context has the values of the session's contexts, as those of
+// other holds, and not of Obtain's: the hold may outlast the function that has called Obtain, and the holds under which that
+// runs.
 func (l *NonBlockingLease) hold(t try) *Held {
 	h := &Held{
 		lease: l, token: t.term.stat.Mzxid, floor: t.floor, term: t.term, removal: hold.NewRemoval(),
@@ -103,7 +105,8 @@ func (h *Held) guard() {
 }
 
 // check reads the record and sets a watch on it. The server of a new session may be behind, so check believes that the record is
-// another one only after a Sync. If a renewal whose outcome is unknown may have written the record, known is closed with the outcome.
+// another one only after a Sync. If a renewal whose outcome is unknown may have written the record, known is closed with the
+// outcome.
 func (h *Held) check() (watch *session.Watch, known <-chan struct{}, err error) {
 	inc, err := h.lease.session.Incarnation(h.ctx)
 	if err != nil {
@@ -167,9 +170,9 @@ func (h *Held) mayBe(data []byte) <-chan struct{} {
 	return h.pending.known
 }
 
-// ours reports whether this hold has written a record, which was read under an inner lock. It also settles a pending renewal, whose
-// contender is gone. If the renewal's outcome can't be verified, the hold takes the record over: somebody may rely on the record, so
-// the record keeps its end, and the hold lasts no longer than before.
+// ours reports whether this hold has written a record, which was read under an inner lock. It also settles a pending renewal,
+// whose contender is gone. If the renewal's outcome can't be verified, the hold takes the record over: somebody may rely on the
+// record, so the record keeps its end, and the hold lasts no longer than before.
 func (h *Held) ours(old *stored, inner *lock.Held) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -237,8 +240,8 @@ func (h *Held) notBefore() time.Time {
 	return h.floor
 }
 
-// Context returns the context that ends when the lease can't be relied on any more. Its cause wraps ErrExpired, ErrLost or ErrReleased.
-// It is not derived from Obtain's context.
+// Context returns the context that ends when the lease can't be relied on any more. Its cause wraps ErrExpired, ErrLost or
+// ErrReleased. It is not derived from Obtain's context.
 func (h *Held) Context() context.Context { return h.ctx }
 
 // Valid reports whether the hold may be relied on at this moment, by both clocks.
@@ -261,9 +264,10 @@ func (h *Held) Path() string { return h.lease.path }
 // Renewals don't change it.
 func (h *Held) Token() int64 { return h.token }
 
-// Renew extends the lease to Options.Duration from now, or to the end of a lease that Obtain has taken over, whichever is later. When
-// Renew fails, the hold lasts as long as before, unless its context has ended: then the error wraps the cause. An error that wraps
-// session.ErrUncertain says that the record may have been extended; if it was, the hold is extended, too, as soon as that is known.
+// Renew extends the lease to Options.Duration from now, or to the end of a lease that Obtain has taken over, whichever is later.
+// When Renew fails, the hold lasts as long as before, unless its context has ended: then the error wraps the cause. An error that
+// wraps session.ErrUncertain says that the record may have been extended; if it was, the hold is extended, too, as soon as that
+// is known.
 func (h *Held) Renew(ctx context.Context) error {
 	l := h.lease
 	err := l.carry(ctx, func(c *call, inner *lock.Held) error { return l.renew(c, inner, h) },
@@ -317,11 +321,11 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 	return nil
 }
 
-// Release ends the hold and removes the record if it is still this hold's, so that another can obtain the lease. If the lease was taken
-// over from another handle or process with the same identifier, which may be cut off and still rely on it, the record gets back
-// the end that it had then. Call Release when the work under [Held.Context] has returned. When ctx ends first, the error wraps the
-// cause and the removal goes on in the background, until the lease has ended by itself. Calls after the first wait for the same
-// removal.
+// Release ends the hold and removes the record if it is still this hold's, so that another can obtain the lease. If the lease was
+// taken over from another handle or process with the same identifier, which may be cut off and still rely on it, the record gets
+// back the end that it had then. Call Release when the work under [Held.Context] has returned. When ctx ends first, the error
+// wraps the cause and the removal goes on in the background, until the lease has ended by itself. Calls after the first wait for
+// the same removal.
 func (h *Held) Release(ctx context.Context) error {
 	letGo := h.lease.session.Hold() // from before the end of the hold, which the record must outlast
 	h.end(ErrReleased)
@@ -376,8 +380,8 @@ func (h *Held) doubted() error {
 	return fmt.Errorf("the record stays until %v: either a renewal of this hold or another process with its identifier has written it", h.floor)
 }
 
-// Detach ends the hold and leaves the record, which blocks others until its end, as with kazoo's leases. A Release after Detach does
-// nothing.
+// Detach ends the hold and leaves the record, which blocks others until its end, as with kazoo's leases. A Release after Detach
+// does nothing.
 func (h *Held) Detach() {
 	h.end(ErrReleased)
 	h.removal.Vanished()

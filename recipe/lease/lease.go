@@ -83,8 +83,8 @@ func (l *NonBlockingLease) current() *Held {
 	return nil
 }
 
-// Holder returns the record of the lease, and whether the record blocks other identifiers at this moment, by the handle's clock. If
-// there is no record, Holder returns an empty one. It creates nothing.
+// Holder returns the record of the lease, and whether the record blocks other identifiers at this moment, by the handle's clock.
+// If there is no record, Holder returns an empty one. It creates nothing.
 func (l *NonBlockingLease) Holder(ctx context.Context) (r Record, taken bool, err error) {
 	for {
 		inc, err := l.session.Incarnation(ctx)
@@ -102,13 +102,15 @@ func (l *NonBlockingLease) Holder(ctx context.Context) (r Record, taken bool, er
 	}
 }
 
-// Obtain takes the lease, unless somebody with another identifier has it: then the error wraps ErrNotObtained and a [*TakenError].
-// Obtain does not wait for the lease, but for the inner lock, which each call of any process takes to obtain, renew or release.
+// Obtain takes the lease, unless somebody with another identifier has it: then the error wraps ErrNotObtained and a
+// [*TakenError]. Obtain does not wait for the lease, but for the inner lock, which each call of any process takes to obtain,
+// renew or release.
 //
-// While this handle has a hold, Obtain renews it and returns the same [Held]. A hold that another handle, or process, has with the
-// same identifier ends.
+// While this handle has a hold, Obtain renews it and returns the same [Held]. A hold that another handle, or process, has with
+// the same identifier ends.
 //
-// When ctx ends, the record that Obtain may have written is removed in the background. The next call on this handle waits for that.
+// When ctx ends, the record that Obtain may have written is removed in the background. The next call on this handle waits for
+// that.
 func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 	var t try
 	var h *Held // the hold of this handle, if it has one
@@ -209,8 +211,8 @@ func (t *try) wrote(old *stored, inner *lock.Held) bool {
 	return slices.ContainsFunc(t.written, func(w written) bool { return w.is(old, inner) })
 }
 
-// reliedOn returns until when others of the handle's identifier may rely on a record that the handle takes over: they may be cut off and
-// not see the new record. A hold of this handle that has ended relies on nothing.
+// reliedOn returns until when others of the handle's identifier may rely on a record that the handle takes over: they may be cut
+// off and not see the new record. A hold of this handle that has ended relies on nothing.
 func (l *NonBlockingLease) reliedOn(r Record, old *stored, inner *lock.Held) time.Time {
 	if h := l.newest(); h != nil && h.ours(old, inner) {
 		return h.notBefore()
@@ -240,8 +242,8 @@ func (l *NonBlockingLease) read(ctx context.Context, inc *session.Incarnation) (
 	return r, &stored{Stat: stat, data: data}, nil
 }
 
-// write replaces the record old, or creates a record if old is nil, and sets the contender, see settle. A new znode is set once more: the
-// result has its metadata, and its version is above 0, while Python creates the znode anew each time, with version 0.
+// write replaces the record old, or creates a record if old is nil, and sets the contender, see settle. A new znode is set once
+// more: the result has its metadata, and its version is above 0, while Python creates the znode anew each time, with version 0.
 func (l *NonBlockingLease) write(c *call, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
 	ops := []session.Op{session.SetOp(inner.Node(), []byte(l.opts.Identifier), -1)}
 	at := int32(0)

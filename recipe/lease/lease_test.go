@@ -118,8 +118,8 @@ func TestTaken(t *testing.T) {
 	})
 }
 
-// A hold ends by the skew before the end that is written, which has no fraction. A lease of
-// kazoo's, 3 s long, was taken over after 2.09 s: its holder must have stopped.
+// A hold ends by the skew before the end that is written, which has no fraction. A lease of kazoo's, 3 s long, was taken over
+// after 2.09 s: its holder must have stopped.
 func TestHoldEndsBeforeTheLease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: 4 * time.Second})

@@ -9,7 +9,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// MultiNonBlockingLease is a handle on several leases, its slots, of which a program wants one or all. Several goroutines may use it.
+// MultiNonBlockingLease is a handle on several leases, its slots, of which a program wants one or all. Several goroutines may use
+// it.
 type MultiNonBlockingLease struct {
 	path  string
 	slots []*NonBlockingLease
@@ -65,8 +66,8 @@ func (m *MultiNonBlockingLease) ObtainAny(ctx context.Context) (*Held, error) {
 	return nil, errors.Join(taken...)
 }
 
-// ObtainAll obtains all slots, in their order, or none: if one is taken, ObtainAll releases the slots that it has obtained, and the
-// error wraps ErrNotObtained. Two processes that call it at the same time can both fail.
+// ObtainAll obtains all slots, in their order, or none: if one is taken, ObtainAll releases the slots that it has obtained, and
+// the error wraps ErrNotObtained. Two processes that call it at the same time can both fail.
 func (m *MultiNonBlockingLease) ObtainAll(ctx context.Context) ([]*Held, error) {
 	var all, fresh []*Held
 	for _, l := range m.slots {

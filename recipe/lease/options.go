@@ -16,8 +16,8 @@ const defaultSkew = 2 * time.Second
 
 // Options of a lease. Identifier and Duration must be given.
 type Options struct {
-	// Identifier names the holder: any process with the same identifier may renew the lease. It must be UTF-8 and not empty. It has
-	// no default, because kazoo's default, the host name, makes one holder of all processes of a host.
+	// Identifier names the holder: any process with the same identifier may renew the lease. It must be UTF-8 and not empty. It
+	// has no default, because kazoo's default, the host name, makes one holder of all processes of a host.
 	Identifier string
 
 	// Duration is the time for which a lease is obtained, and renewed. It must be at least the Skew and two seconds, because the
@@ -28,12 +28,13 @@ type Options struct {
 	// lease. Default: 2 s.
 	Skew time.Duration
 
-	// Now returns the time. Any goroutine may call it. Default: time.Now, the only clock that is compared with the servers' clock.
+	// Now returns the time. Any goroutine may call it. Default: time.Now, the only clock that is compared with the servers'
+	// clock.
 	Now func() time.Time
 
-	// Logger gets what can't be returned as an error. While a call waits for the inner lock for long, it also gets the holder of that
-	// lock, as "still waiting": after about half a minute, and then whenever the time has doubled. With nil, warnings and errors go
-	// to slog.Default(); a Logger with slog.DiscardHandler drops all.
+	// Logger gets what can't be returned as an error. While a call waits for the inner lock for long, it also gets the holder of
+	// that lock, as "still waiting": after about half a minute, and then whenever the time has doubled. With nil, warnings and
+	// errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 

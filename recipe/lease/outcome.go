@@ -13,8 +13,9 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Ends have full seconds, so two processes of one identifier can write the same bytes, and the bytes of a record don't show its owner.
-// The zxid does: a write of the record also sets the owner's contender, and as long as the contender exists both have the same mzxid.
+// Ends have full seconds, so two processes of one identifier can write the same bytes, and the bytes of a record don't show its
+// owner. The zxid does: a write of the record also sets the owner's contender, and as long as the contender exists both have the
+// same mzxid.
 
 // betweenLooks is the pause before the outcome of a write is read again.
 const betweenLooks = 100 * time.Millisecond
@@ -28,11 +29,11 @@ type call struct {
 	letGo   func()          // lets the session close
 }
 
-// carry waits until no other method of this handle writes, and calls f under the inner lock, in one goroutine. When f has begun to
-// write, the goroutine carries the write to its end: after a write was given up before it was handed to the connection, its outcome can
-// be verified only under the same inner lock. The caller waits for the end of f or of ctx, whichever is first. If f returns nil and the
-// caller still waits, carry calls done. Otherwise it calls undo, with a context that lasts as long as a record of f can block
-// anybody. The next method that writes waits for done and undo.
+// carry waits until no other method of this handle writes, and calls f under the inner lock, in one goroutine. When f has begun
+// to write, the goroutine carries the write to its end: after a write was given up before it was handed to the connection, its
+// outcome can be verified only under the same inner lock. The caller waits for the end of f or of ctx, whichever is first. If f
+// returns nil and the caller still waits, carry calls done. Otherwise it calls undo, with a context that lasts as long as a
+// record of f can block anybody. The next method that writes waits for done and undo.
 func (l *NonBlockingLease) carry(ctx context.Context, f func(c *call, inner *lock.Held) error, done func(), undo func(life context.Context)) error {
 	if err := l.begin(ctx); err != nil {
 		return err
@@ -61,8 +62,8 @@ func (l *NonBlockingLease) carry(ctx context.Context, f func(c *call, inner *loc
 	return <-c.results
 }
 
-// send writes under the inner lock, unless the caller's context has ended, and verifies the outcome. The last operation writes the record,
-// whose metadata send returns. If unknown reports true for the error, the outcome can't be verified.
+// send writes under the inner lock, unless the caller's context has ended, and verifies the outcome. The last operation writes
+// the record, whose metadata send returns. If unknown reports true for the error, the outcome can't be verified.
 func (l *NonBlockingLease) send(c *call, inner *lock.Held, ops []session.Op) (session.Stat, error) {
 	if err := context.Cause(c.ctx); err != nil {
 		return session.Stat{}, err
@@ -112,7 +113,8 @@ func newWritten(inner *lock.Held, data []byte) written {
 
 // is reports whether old, which was read under a later inner lock, is surely this record. When the session of the write is over,
 // the contender's mzxid is not known any more. The record is then this one only if nobody had the inner lock in between, as the
-// sequence numbers of the two contenders show. The directory counts every child that is created in it: contenders, and the record.
+// sequence numbers of the two contenders show. The directory counts every child that is created in it: contenders, and the
+// record.
 func (w written) is(old *stored, inner *lock.Held) bool {
 	if w.mzxid != 0 {
 		return old.Mzxid == w.mzxid
@@ -141,8 +143,8 @@ func unknown(err error) bool {
 	return errors.Is(err, session.ErrUncertain) || errors.Is(err, session.ErrSessionExpired)
 }
 
-// settle verifies whether the last write under the inner lock, whose request has returned, was done, and returns the record's metadata
-// if so. The contender must not have been released. After an error the outcome is unknown.
+// settle verifies whether the last write under the inner lock, whose request has returned, was done, and returns the record's
+// metadata if so. The contender must not have been released. After an error the outcome is unknown.
 func (l *NonBlockingLease) settle(ctx context.Context, inner *lock.Held) (stat session.Stat, done bool, err error) {
 	inc := inner.Incarnation()
 	look := func() error {

@@ -48,8 +48,8 @@ func (e *endsAt) Done() <-chan struct{} {
 	return e.Context.Done()
 }
 
-// giveUpAtEachStep has a call given up at each step after the look at the record, one after the other: also when its write
-// was begun and has not been handed to the connection. On one processor what is begun later runs first.
+// giveUpAtEachStep has a call given up at each step after the look at the record, one after the other: also when its write was
+// begun and has not been handed to the connection. On one processor what is begun later runs first.
 func giveUpAtEachStep(t *testing.T, test func(w *world, try func(call func(ctx context.Context) error) error)) {
 	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

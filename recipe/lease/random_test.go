@@ -48,9 +48,8 @@ func (o *holders) leave(h *lease.Held) {
 	delete(o.live, h)
 }
 
-// Clients with clocks that differ obtain, renew, release, leave and give up at random while
-// links break, freeze and lose replies, and sessions are killed: never two have the lease, tokens
-// grow, and nobody loses a lease that nobody took.
+// Clients with clocks that differ obtain, renew, release, leave and give up at random while links break, freeze and lose replies,
+// and sessions are killed: never two have the lease, tokens grow, and nobody loses a lease that nobody took.
 func TestRandomFaults(t *testing.T) {
 	total, renewed := 0, 0
 	for seed := range uint64(4) {

@@ -31,7 +31,8 @@ func (r Record) bytes() []byte {
 	return append(b, '}')
 }
 
-// appendString appends s as a JSON string of ASCII characters. Python escapes every character that is not between space and tilde.
+// appendString appends s as a JSON string of ASCII characters. Python escapes every character that is not between space and
+// tilde.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {

@@ -16,8 +16,8 @@ func (w *world) twin(client string, d time.Duration) *lease.NonBlockingLease {
 	return w.leaseIn(w.session(client), lease.Options{Identifier: "x", Duration: d})
 }
 
-// §5 among those of one identifier: one takes the lease over and gives it up, or has a shorter one, while the first is cut
-// off: the first relies on its record to its end, so nobody else gets the lease before, and somebody does then.
+// §5 among those of one identifier: one takes the lease over and gives it up, or has a shorter one, while the first is cut off:
+// the first relies on its record to its end, so nobody else gets the lease before, and somebody does then.
 func TestTwinDoesNotShortenTheLease(t *testing.T) {
 	for name, test := range map[string]struct {
 		duration time.Duration
@@ -72,8 +72,8 @@ func (w *world) atFullSecond() {
 	time.Sleep(time.Second - time.Duration(time.Now().Nanosecond()) + time.Millisecond)
 }
 
-// whileTwinWaits waits for the next full second, so that two write the same end, and calls act when first is about to
-// write the record and second waits for the inner lock. It returns second's hold.
+// whileTwinWaits waits for the next full second, so that two write the same end, and calls act when first is about to write the
+// record and second waits for the inner lock. It returns second's hold.
 func (w *world) whileTwinWaits(second *lease.NonBlockingLease, act func() zktest.Action) <-chan *lease.Held {
 	w.Helper()
 	w.atFullSecond()
@@ -103,8 +103,8 @@ func (w *world) whileTwinWaits(second *lease.NonBlockingLease, act func() zktest
 }
 
 // §5 among those of one identifier: a try is given up, and a second process, which waits for the inner lock, writes the same
-// bytes. They are not removed: whether the first write was made or not, and when its outcome is not known before its
-// session is over.
+// bytes. They are not removed: whether the first write was made or not, and when its outcome is not known before its session is
+// over.
 func TestGivingUpLeavesATwinsRecord(t *testing.T) {
 	for name, fate := range map[string]func(w *world) zktest.Action{
 		"made":    func(*world) zktest.Action { return zktest.Action{} },
@@ -128,8 +128,8 @@ func TestGivingUpLeavesATwinsRecord(t *testing.T) {
 	}
 }
 
-// §5 among those of one identifier: a try is given up, and the second process writes the same bytes: its release
-// removes the record, which is surely its own.
+// §5 among those of one identifier: a try is given up, and the second process writes the same bytes: its release removes the
+// record, which is surely its own.
 func TestTwinReleasesBesideATryThatWasGivenUp(t *testing.T) {
 	for name, fate := range map[string]zktest.Action{
 		"made":    {},
@@ -153,8 +153,8 @@ func TestTwinReleasesBesideATryThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// §5 among those of one identifier, why a try that is given up keeps the inner lock: the second would take the lease over
-// from nobody, and leave it to nobody.
+// §5 among those of one identifier, why a try that is given up keeps the inner lock: the second would take the lease over from
+// nobody, and leave it to nobody.
 func TestTwinOfATryThatWasGivenUpReleases(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.release(w.givesUpBeside(w.twin("first", time.Minute), w.twin("second", time.Minute), func(*world) zktest.Action {
@@ -177,8 +177,7 @@ func (w *world) firstExpires() zktest.Action {
 	return zktest.Action{Cut: true}
 }
 
-// givesUpBeside has first try to obtain, and give up when its write is under way, while second waits. It returns
-// second's hold.
+// givesUpBeside has first try to obtain, and give up when its write is under way, while second waits. It returns second's hold.
 func (w *world) givesUpBeside(first, second *lease.NonBlockingLease, fate func(w *world) zktest.Action) *lease.Held {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
@@ -193,8 +192,8 @@ func (w *world) givesUpBeside(first, second *lease.NonBlockingLease, fate func(w
 	return <-got
 }
 
-// §5 among those of one identifier: a renewal is given up and was not made, and a second process writes the same bytes:
-// the first does not take them for its own.
+// §5 among those of one identifier: a renewal is given up and was not made, and a second process writes the same bytes: the first
+// does not take them for its own.
 func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 	for name, fate := range map[string]zktest.Action{
 		"refused": {Err: zktest.ErrBadVersion},
@@ -234,8 +233,8 @@ func TestRenewalDoesNotTakeATwinsRecord(t *testing.T) {
 	}
 }
 
-// §5 among those of one identifier: the first one's write has no answer and was not made, and the record that exists has the
-// same bytes. It is the second's, which goes on as long as it is.
+// §5 among those of one identifier: the first one's write has no answer and was not made, and the record that exists has the same
+// bytes. It is the second's, which goes on as long as it is.
 func TestUnansweredWriteOverATwinsRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second := w.twin("first", time.Minute), w.twin("second", time.Minute)
@@ -264,9 +263,9 @@ func TestUnansweredWriteOverATwinsRecord(t *testing.T) {
 	})
 }
 
-// §5 among those of one identifier: the session of a renewal ends before its outcome is known, and another of the identifier
-// had the inner lock since. The bytes are the same; it can't be told whose they are. The first keeps its hold as
-// long as it was known to last, and a release does not remove the record.
+// §5 among those of one identifier: the session of a renewal ends before its outcome is known, and another of the identifier had
+// the inner lock since. The bytes are the same; it can't be told whose they are. The first keeps its hold as long as it was known
+// to last, and a release does not remove the record.
 func TestRenewalOfUnknownOutcome(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, second, other := w.twin("first", time.Minute), w.twin("second", time.Minute), w.lease("other")

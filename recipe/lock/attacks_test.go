@@ -95,8 +95,8 @@ func (w *world) stick(numbers ...string) {
 	})
 }
 
-// §1: the directory has seen 2^31-1 creates, and each contender gets the number 2147483647 again; when creates come in
-// quick succession, every other one gets -2147483648. Python holds the lock, and two of our contenders try.
+// §1: the directory has seen 2^31-1 creates, and each contender gets the number 2147483647 again; when creates come in quick
+// succession, every other one gets -2147483648. Python holds the lock, and two of our contenders try.
 func TestSequenceSticks(t *testing.T) {
 	execution := func(numbers ...string) func(t *testing.T) {
 		return func(t *testing.T) {
@@ -128,8 +128,8 @@ func TestSequenceSticks(t *testing.T) {
 	t.Run("two numbers", func(t *testing.T) { synctest.Test(t, execution("2147483647", "-2147483648")) })
 }
 
-// §1: a contender that has waited since before the overflow sees a contender with a negative number, which holds the lock in kazoo's
-// view, although it came later. (kazoo ignores a negative number of nine digits.)
+// §1: a contender that has waited since before the overflow sees a contender with a negative number, which holds the lock in
+// kazoo's view, although it came later. (kazoo ignores a negative number of nine digits.)
 func TestNegativeNumberIsInFront(t *testing.T) {
 	for _, number := range []string{"-2147483648", "-000000001"} {
 		t.Run(number, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestNegativeNumberIsInFront(t *testing.T) {
 	}
 }
 
-// §4: the reply to the create is lost. The contender is found by its GUID and not created twice: the second would wait for the first,
-// which nobody uses.
+// §4: the reply to the create is lost. The contender is found by its GUID and not created twice: the second would wait for the
+// first, which nobody uses.
 func TestLostCreateReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for losses := 1; losses <= 3; losses++ {
@@ -186,8 +186,8 @@ func TestLostCreateReply(t *testing.T) {
 	})
 }
 
-// §4: an attempt has two contenders, because a create that was given up arrives after all. The call keeps the first and removes the
-// other, for which everybody would wait. (The hook turns the Sync into a second create, in the same session.)
+// §4: an attempt has two contenders, because a create that was given up arrives after all. The call keeps the first and removes
+// the other, for which everybody would wait. (The hook turns the Sync into a second create, in the same session.)
 func TestContenderFoundTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -256,8 +256,8 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 	})
 }
 
-// §9: a holder loses trust while its work is still stopping. Its contender exists until Release, so that nobody else acquires the lock,
-// not even through the same handle.
+// §9: a holder loses trust while its work is still stopping. Its contender exists until Release, so that nobody else acquires the
+// lock, not even through the same handle.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -335,8 +335,8 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 	})
 }
 
-// §13: an identifier is not valid UTF-8, such as a host's name in an old encoding. kazoo's contenders(), also that of an Election,
-// decodes all identifiers and raises UnicodeDecodeError. New refuses such an identifier; the test then uses another.
+// §13: an identifier is not valid UTF-8, such as a host's name in an old encoding. kazoo's contenders(), also that of an
+// Election, decodes all identifiers and raises UnicodeDecodeError. New refuses such an identifier; the test then uses another.
 func TestIdentifierThatPythonCannotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -359,8 +359,8 @@ func TestIdentifierThatPythonCannotRead(t *testing.T) {
 	})
 }
 
-// General rules: an operator deletes the contender of a waiter, and then the contender in front goes. The waiter is not the holder then,
-// although nobody is in front: the next contender would not see it.
+// General rules: an operator deletes the contender of a waiter, and then the contender in front goes. The waiter is not the
+// holder then, although nobody is in front: the next contender would not see it.
 func TestNobodyInFrontIsNotEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -4,13 +4,13 @@
 // # Overview
 //
 // [Lock.Acquire] creates a contender, waits until it is the first, and returns a [Held]. The context of the Held ends, with a
-// cause, when the lock can't be trusted to be this handle's any more. It does not end with Acquire's context. [Lock.Do] calls a function
-// with a context that ends with either, and releases the lock when the function has returned. A program that calls Acquire itself
-// should work with such a context, too, as the example of Acquire does, and call [Held.Release] when the work has returned,
-// for whatever reason.
+// cause, when the lock can't be trusted to be this handle's any more. It does not end with Acquire's context. [Lock.Do] calls a
+// function with a context that ends with either, and releases the lock when the function has returned. A program that calls
+// Acquire itself should work with such a context, too, as the example of Acquire does, and call [Held.Release] when the work has
+// returned, for whatever reason.
 //
-// [New] returns a handle on an exclusive lock, [NewRead] and [NewWrite] handles on the two sides of a read/write lock. A contender
-// waits for these contenders in front of it:
+// [New] returns a handle on an exclusive lock, [NewRead] and [NewWrite] handles on the two sides of a read/write lock. A
+// contender waits for these contenders in front of it:
 //
 //	Lock        __lock__
 //	WriteLock   __lock__ and __rlock__
@@ -37,11 +37,11 @@
 //     ends of trust, until its session expires.
 //   - A hold's context ends when trust in the session ends ([session.ErrTrustLost]), the session expires
 //     ([session.ErrSessionExpired]), somebody removes the contender ([ErrLost]), or the lock is released ([ErrReleased]).
-//   - The hold of a persistent contender ends only when somebody removes the contender or the lock is released, as nobody else can
-//     get the lock before that. The hold goes on through an outage; a removal during the outage is noticed when there is a
+//   - The hold of a persistent contender ends only when somebody removes the contender or the lock is released, as nobody else
+//     can get the lock before that. The hold goes on through an outage; a removal during the outage is noticed when there is a
 //     connection again.
-//   - The end of a hold deletes nothing: the contender stays until Release or until its session is over, so that nobody gets
-//     the lock while the work is still stopping.
+//   - The end of a hold deletes nothing: the contender stays until Release or until its session is over, so that nobody gets the
+//     lock while the work is still stopping.
 //   - No contender is orphaned, whichever reply is lost and whenever a caller gives up: it is removed in the background, for as
 //     long as its session lives.
 //   - Tokens grow from holder to holder: [Held.Token] is the contender's czxid. The token of a writer is larger than those of all
@@ -58,8 +58,8 @@
 //   - A Lock ignores readers, while Lock and WriteLock on one path exclude each other, so that this mistake goes unnoticed: use
 //     NewRead together with NewWrite, and never New beside NewRead.
 //   - The read/write locks of kazoo before 2.9 can deadlock, also with those of this package.
-//   - A persistent contender exists until somebody deletes it by hand if its process dies or the session's Run ends before the release. No
-//     later process can take over its hold.
+//   - A persistent contender exists until somebody deletes it by hand if its process dies or the session's Run ends before the
+//     release. No later process can take over its hold.
 //   - kazoo's exclusive Lock ignores the contenders of go-zookeeper's and Curator's locks. So does this package, unless
 //     [Options].ExtraPatterns has their words.
 //   - Nearly 2^31 contenders in one directory use up its sequence numbers. Then Acquire returns [ErrSequenceExhausted], and the
@@ -69,6 +69,6 @@
 // # Concurrency
 //
 // Any goroutine may call any method. Acquire, TryAcquire, Contenders and Release block until ZooKeeper has answered or their
-// context ends. Do calls its function on the goroutine of its caller. A hold has one goroutine, which watches its contender and ends
-// with the hold. A hold keeps the session open ([session.Session.Hold]) until Release is called.
+// context ends. Do calls its function on the goroutine of its caller. A hold has one goroutine, which watches its contender and
+// ends with the hold. A hold keeps the session open ([session.Session.Hold]) until Release is called.
 package lock

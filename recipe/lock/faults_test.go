@@ -177,8 +177,8 @@ func TestContenderChangedWhileHolding(t *testing.T) {
 	})
 }
 
-// Somebody removes the contender of a waiter. The waiter has lost its place, and must not become the holder when the contender in front
-// goes.
+// Somebody removes the contender of a waiter. The waiter has lost its place, and must not become the holder when the contender in
+// front goes.
 func TestContenderRemovedWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -25,21 +25,21 @@ type Lock struct {
 	holds []*Held // holds that have not ended, and some that have
 }
 
-// New returns a handle on the lock at path, as kazoo's Lock. It checks its arguments and does no I/O. The session must be running for
-// the methods to succeed.
+// New returns a handle on the lock at path, as kazoo's Lock. It checks its arguments and does no I/O. The session must be running
+// for the methods to succeed.
 func New(s *session.Session, path string, opts Options) (*Lock, error) {
 	return newLock(s, path, opts, word, word)
 }
 
-// NewWrite returns a handle on the writing side of the read/write lock at path, as kazoo's WriteLock: a writer waits for all readers
-// and writers that came before it.
+// NewWrite returns a handle on the writing side of the read/write lock at path, as kazoo's WriteLock: a writer waits for all
+// readers and writers that came before it.
 func NewWrite(s *session.Session, path string, opts Options) (*Lock, error) {
 	return newLock(s, path, opts, word, word, readWord)
 }
 
-// NewRead returns a handle on the reading side of the read/write lock at path, as kazoo's ReadLock: a reader waits for the writers
-// that came before it, and holds the lock together with other readers. A reader also waits for writers that are still waiting, so
-// that writers don't starve.
+// NewRead returns a handle on the reading side of the read/write lock at path, as kazoo's ReadLock: a reader waits for the
+// writers that came before it, and holds the lock together with other readers. A reader also waits for writers that are still
+// waiting, so that writers don't starve.
 func NewRead(s *session.Session, path string, opts Options) (*Lock, error) {
 	return newLock(s, path, opts, readWord, word)
 }
@@ -101,10 +101,10 @@ func (l *Lock) add(h *Held) {
 	l.holds = append(l.holds, h)
 }
 
-// Acquire waits until it has acquired the lock. It goes on through lost connections and expired sessions; after an expiry its contender
-// queues up again at the end. When ctx ends, the error wraps its cause, and is a [*recipe.BlockedError] if a contender was
-// seen in front. After any error the call's contender is removed, in the background if the call does not wait for that. The next
-// Acquire or TryAcquire on this handle waits for the removal first.
+// Acquire waits until it has acquired the lock. It goes on through lost connections and expired sessions; after an expiry its
+// contender queues up again at the end. When ctx ends, the error wraps its cause, and is a [*recipe.BlockedError] if a contender
+// was seen in front. After any error the call's contender is removed, in the background if the call does not wait for that. The
+// next Acquire or TryAcquire on this handle waits for the removal first.
 func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
 	return l.acquire(ctx, "acquire", func(n *seqnode.Node) (*session.Incarnation, error) {
 		return n.Wait(ctx)
@@ -143,8 +143,8 @@ func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node)
 	}
 }
 
-// turn waits until n is first, and returns the hold. If trust ends after n was seen to be first and before the hold is made, n keeps
-// its place and turn waits again.
+// turn waits until n is first, and returns the hold. If trust ends after n was seen to be first and before the hold is made, n
+// keeps its place and turn waits again.
 func (l *Lock) turn(ctx context.Context, n *seqnode.Node, first func(*seqnode.Node) (*session.Incarnation, error)) (*Held, error) {
 	for {
 		inc, err := first(n)
@@ -165,8 +165,8 @@ func (l *Lock) wrap(ctx context.Context, op string, err error) error {
 // Settle waits until the contenders that this handle has begun to remove are proved gone or their sessions are over: expired, or
 // ended with the session's Run, after which they are gone within one session timeout. These are the contenders of released holds
 // and of calls that gave up; Settle leaves those of other holds and calls alone. When ctx ends first, the error wraps its cause
-// and names a contender that may still exist; the removal goes on. Settle also returns nil when a persistent
-// contender can't be removed any more because Run has ended: Release reports that.
+// and names a contender that may still exist; the removal goes on. Settle also returns nil when a persistent contender can't be
+// removed any more because Run has ended: Release reports that.
 func (l *Lock) Settle(ctx context.Context) error {
 	if err := l.dir.Settle(ctx); err != nil {
 		return l.wrap(ctx, "settle", err)
@@ -184,9 +184,9 @@ type Contender struct {
 	Since      time.Time // when its znode was created, by the server's clock
 }
 
-// Contenders returns the holder of the lock and those that wait, in their order. The first one holds the lock; if it is a reader, so
-// do the readers right behind it. The list has the contenders of other kinds of handles that contenders of this handle wait for:
-// a Lock does not show readers. A lock whose znode is missing has no contenders. Contenders creates nothing.
+// Contenders returns the holder of the lock and those that wait, in their order. The first one holds the lock; if it is a reader,
+// so do the readers right behind it. The list has the contenders of other kinds of handles that contenders of this handle wait
+// for: a Lock does not show readers. A lock whose znode is missing has no contenders. Contenders creates nothing.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) {
 	for {
 		list, err := l.contenders(ctx)

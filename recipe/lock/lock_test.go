@@ -78,8 +78,8 @@ func TestZnodes(t *testing.T) {
 	})
 }
 
-// Five contenders wait and acquire the lock in the order in which they came. Each watches one znode, so a release wakes one waiter and
-// costs a handful of requests.
+// Five contenders wait and acquire the lock in the order in which they came. Each watches one znode, so a release wakes one
+// waiter and costs a handful of requests.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

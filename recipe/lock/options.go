@@ -20,8 +20,8 @@ type Options struct {
 	Identifier string
 
 	// ExtraPatterns are more words whose children are contenders that this handle waits for, such as "-lock-" for the locks of
-	// go-zookeeper. They are literal text. kazoo's extra_lock_patterns are regular expressions, so the special characters
-	// of those are refused.
+	// go-zookeeper. They are literal text. kazoo's extra_lock_patterns are regular expressions, so the special characters of
+	// those are refused.
 	ExtraPatterns []string
 
 	// Persistent creates contenders that outlive their session, as kazoo's acquire(ephemeral=False) does. The hold then lasts
@@ -29,9 +29,9 @@ type Options struct {
 	// process dies its contender stays for ever. See the package's documentation.
 	Persistent bool
 
-	// Logger gets what can't be returned as an error. While a call waits for long, it also gets the contender in front: after about
-	// half a minute, and then whenever the time has doubled. With nil, warnings and errors go to slog.Default(); a Logger with
-	// slog.DiscardHandler drops all.
+	// Logger gets what can't be returned as an error. While a call waits for long, it also gets the contender in front: after
+	// about half a minute, and then whenever the time has doubled. With nil, warnings and errors go to slog.Default(); a Logger
+	// with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 

@@ -113,7 +113,8 @@ func TestPersistentContenderIsRemovedInAnotherSession(t *testing.T) {
 	})
 }
 
-// The reply to the create is lost. The contender is found in the same session, or removed in the next one before another is created.
+// The reply to the create is lost. The contender is found in the same session, or removed in the next one before another is
+// created.
 func TestPersistentLostCreateReply(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -181,8 +182,8 @@ func TestPersistentCreateThatComesLate(t *testing.T) {
 	})
 }
 
-// While there is no link, a caller gives up its persistent contender and the session is told to end: the session waits until the contender
-// is removed.
+// While there is no link, a caller gives up its persistent contender and the session is told to end: the session waits until the
+// contender is removed.
 func TestSessionWaitsForThePersistentContenderToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -63,8 +63,8 @@ func (o *holders) leave(h *lock.Held) {
 	delete(o.live, h)
 }
 
-// Clients acquire, give up, hold and release at random while links break, freeze and lose replies. The lock never has two holders, tokens
-// grow, all clients acquire the lock again when the faults have ended, and no contender is left.
+// Clients acquire, give up, hold and release at random while links break, freeze and lose replies. The lock never has two
+// holders, tokens grow, all clients acquire the lock again when the faults have ended, and no contender is left.
 func TestRandomFaults(t *testing.T) {
 	total := 0
 	for seed := range uint64(4) {

@@ -67,8 +67,8 @@ func TestRestartBesideItsOldSelf(t *testing.T) {
 	})
 }
 
-// §15: two members have one identifier. The later one fails, after the time for which a dead member's znode can
-// stand. The other one keeps all items.
+// §15: two members have one identifier. The later one fails, after the time for which a dead member's znode can stand. The other
+// one keeps all items.
 func TestDuplicateIdentifier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := namesakes(newWorld(t), 0)
@@ -90,8 +90,8 @@ func TestDuplicateOfOneThatHasAcquired(t *testing.T) {
 	})
 }
 
-// namesakes starts two members with one identifier, the second after a pause, and returns after the time in which one of them fails.
-// The second has the longer boundary: it also notices later.
+// namesakes starts two members with one identifier, the second after a pause, and returns after the time in which one of them
+// fails. The second has the longer boundary: it also notices later.
 func namesakes(w *world, after time.Duration) (first, second *member) {
 	w.Helper()
 	set := []string{"a", "b", "c", "d"}
@@ -127,8 +127,8 @@ func (w *world) memberOr(items, otherwise []string, order partitioner.Order) *me
 	return &member{SetPartitioner: p, w: w, session: s}
 }
 
-// §15, order: 11 items, which Python has as int. If the Go member sorted them as text, both members would want four
-// of them, and nobody would want four others. New refuses to guess.
+// §15, order: 11 items, which Python has as int. If the Go member sorted them as text, both members would want four of them, and
+// nobody would want four others. New refuses to guess.
 func TestItemsInTheOrderOfPython(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -170,8 +170,7 @@ func TestItemsInTheOrderOfPython(t *testing.T) {
 	})
 }
 
-// §15: two items have one path, so one lock; and an item is named like a contender for another's lock. New
-// refuses both sets.
+// §15: two items have one path, so one lock; and an item is named like a contender for another's lock. New refuses both sets.
 func TestItemsInEachOthersWay(t *testing.T) {
 	for what, items := range map[string][]string{"one path": {"a/b", "a//b"}, "like contender": {"a", "a/b__lock__0000000000"}} {
 		t.Run(what, func(t *testing.T) {
@@ -206,9 +205,8 @@ func TestItemsInEachOthersWay(t *testing.T) {
 	}
 }
 
-// §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nobody has any item then, as
-// promised: that is better than work that is given up at once. After a boundary without changes every item belongs to exactly
-// one member.
+// §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nobody has any item then, as promised: that is
+// better than work that is given up at once. After a boundary without changes every item belongs to exactly one member.
 func TestChurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

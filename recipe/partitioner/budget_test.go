@@ -51,8 +51,8 @@ func TestWarningOfTooManyItems(t *testing.T) {
 	}
 }
 
-// A member whose share exceeds the budget fails with an error that names the limit, before it acquires any lock. It can hold
-// that many items, whichever they are.
+// A member whose share exceeds the budget fails with an error that names the limit, before it acquires any lock. It can hold that
+// many items, whichever they are.
 func TestShareThatExceedsTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -6,15 +6,14 @@ import (
 )
 
 var (
-	// ErrMembersChanged is the cause of an allocation that ended because a member joined or
-	// left: stop the work, then call ReleaseSet.
+	// ErrMembersChanged is the cause of an allocation that ended because a member joined or left: stop the work, then call
+	// ReleaseSet.
 	ErrMembersChanged = errors.New("members changed")
 
 	// ErrReleased is the cause of an allocation that ReleaseSet gave back.
 	ErrReleased = errors.New("allocation was released")
 
-	// ErrFinished is the reason of FAILURE after Finish, and the cause of an allocation
-	// that Finish gave back.
+	// ErrFinished is the reason of FAILURE after Finish, and the cause of an allocation that Finish gave back.
 	ErrFinished = errors.New("partitioner was finished")
 
 	// ErrDuplicate says that an older member has this member's identifier. Identifiers must differ.
@@ -33,11 +32,10 @@ var (
 	// ErrStarted says that Start or Run was called before, and has not ended.
 	ErrStarted = errors.New("already started")
 
-	// ErrUnfinished says that the znodes of this member and of its contenders for items may still exist, because
-	// the servers did not answer for too long, or refused to delete them. The znodes are deleted in
-	// the background, or when their session ends; Finish waits for that. If [session.Session.Run] has ended,
-	// the error also wraps session.ErrClosed or the error of that Run; then the znodes are deleted within one
-	// session timeout, and there is nothing to wait for.
+	// ErrUnfinished says that the znodes of this member and of its contenders for items may still exist, because the servers did
+	// not answer for too long, or refused to delete them. The znodes are deleted in the background, or when their session ends;
+	// Finish waits for that. If [session.Session.Run] has ended, the error also wraps session.ErrClosed or the error of that Run;
+	// then the znodes are deleted within one session timeout, and there is nothing to wait for.
 	ErrUnfinished = errors.New("this member's znodes may still exist; they are deleted in the background")
 )
 

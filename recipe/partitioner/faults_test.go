@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Members that come and go start the time boundary again. Watches that fire without such a change do not,
-// or a boundary longer than the session timeout would never pass.
+// Members that come and go start the time boundary again. Watches that fire without such a change do not, or a boundary longer
+// than the session timeout would never pass.
 func TestTimeBoundary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -239,8 +239,8 @@ func TestSessionClosed(t *testing.T) {
 	})
 }
 
-// A member acquires its locks one after the other: it has no allocation before it holds all of them, and it
-// releases those that it holds when the members change.
+// A member acquires its locks one after the other: it has no allocation before it holds all of them, and it releases those that
+// it holds when the members change.
 func TestMembersChangeWhileWaitingForLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

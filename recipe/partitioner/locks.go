@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// maxAtOnce is how many locks are acquired at once. 16 of them keep a near server busy; more hide the round
-// trips of a slow network. The limit is there because proofs of life queue behind the locks' requests.
+// maxAtOnce is how many locks are acquired at once. 16 of them keep a near server busy; more hide the round trips of a slow
+// network. The limit is there because proofs of life queue behind the locks' requests.
 const maxAtOnce = 64
 
 // try divides the set once. When it returns an error, some locks may be held.
@@ -53,9 +53,9 @@ func (m *machine) try(ctx context.Context) error {
 	return nil
 }
 
-// lockAll acquires the locks of the share: many at once while nobody else has them, and then one by one, in the share's
-// order. While it waits for a lock it holds no lock of a later item, as in kazoo. So members that disagree about their shares
-// never wait for each other.
+// lockAll acquires the locks of the share: many at once while nobody else has them, and then one by one, in the share's order.
+// While it waits for a lock it holds no lock of a later item, as in kazoo. So members that disagree about their shares never wait
+// for each other.
 func (m *machine) lockAll(ctx, stable context.Context, share []string) error {
 	both, cancel := context.WithCancelCause(stable)
 	defer cancel(nil)
@@ -94,8 +94,8 @@ func (m *machine) lockNext(ctx context.Context, item string) error {
 	return err
 }
 
-// lockFree tries to acquire the locks of the items, all at once. It keeps those in front of the first one that somebody else
-// has, releases the others, and returns how many it keeps.
+// lockFree tries to acquire the locks of the items, all at once. It keeps those in front of the first one that somebody else has,
+// releases the others, and returns how many it keeps.
 func (m *machine) lockFree(ctx context.Context, items []string) (int, error) {
 	held, errs := make([]*lock.Held, len(items)), make([]error, len(items))
 	var trying sync.WaitGroup

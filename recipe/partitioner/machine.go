@@ -18,8 +18,8 @@ import (
 
 const retryPause = 100 * time.Millisecond
 
-// machine goes through the four states, once for Start and again and again for Run. All fields but
-// the channels and ctx belong to the goroutine in run.
+// machine goes through the four states, once for Start and again and again for Run. All fields but the channels and ctx belong to
+// the goroutine in run.
 type machine struct {
 	p        *SetPartitioner
 	ofRun    bool            // whether it is Run's: after some FAILUREs it starts again
@@ -82,8 +82,8 @@ func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error
 // errOpen is the cause of an ended context with which run asks whether the session is closed.
 var errOpen = errors.New("session is not closed")
 
-// run goes through the states until a FAILURE that lasts. It keeps the session open: a program may end the session's Run and
-// this one with the same context, and still get to know that no znode is left.
+// run goes through the states until a FAILURE that lasts. It keeps the session open: a program may end the session's Run and this
+// one with the same context, and still get to know that no znode is left.
 func (m *machine) run() {
 	defer close(m.done)
 	defer m.p.sess.Hold()()
@@ -97,8 +97,8 @@ func (m *machine) run() {
 	}
 }
 
-// live goes through the states until FAILURE, and then gives up all znodes. If the FAILURE need not last
-// live waits until it is to start again.
+// live goes through the states until FAILURE, and then gives up all znodes. If the FAILURE need not last live waits until it is
+// to start again.
 func (m *machine) live() {
 	err := m.loop()
 	if !m.ofRun || !errors.Is(err, session.ErrSessionExpired) && !errors.Is(err, ErrPartitionTime) {

@@ -159,8 +159,7 @@ func (w *world) kill(s *session.Session) {
 	w.Srv.KillSession(recipetest.ID(w, s))
 }
 
-// loseTrust breaks the client's link until trust ends, and heals it before the session
-// expires.
+// loseTrust breaks the client's link until trust ends, and heals it before the session expires.
 func (w *world) loseTrust(name string, inc *session.Incarnation) {
 	w.Helper()
 	recipetest.LoseTrust(w, w.Net.Client(name), inc)

@@ -57,8 +57,8 @@ func (m *machine) quiet(ctx context.Context) (view, error) {
 	}
 }
 
-// calm waits for the time boundary, and reports whether the members are still those of v. Watches that fire without a
-// change of members do not count.
+// calm waits for the time boundary, and reports whether the members are still those of v. Watches that fire without a change of
+// members do not count.
 func (m *machine) calm(ctx context.Context, v *view) (bool, error) {
 	timer := time.NewTimer(m.p.opts.TimeBoundary)
 	defer timer.Stop()
@@ -84,9 +84,8 @@ func (m *machine) calm(ctx context.Context, v *view) (bool, error) {
 	}
 }
 
-// monitor returns when the members have changed, at the deadline unless that is zero, when
-// the incarnation ends, and when ctx ends. Until acquired is closed it also reads the members once per
-// reaction time; after that it relies on the watch.
+// monitor returns when the members have changed, at the deadline unless that is zero, when the incarnation ends, and when ctx
+// ends. Until acquired is closed it also reads the members once per reaction time; after that it relies on the watch.
 func (m *machine) monitor(ctx context.Context, acquired <-chan struct{}, v view, deadline time.Time) error {
 	ticker := time.NewTicker(m.p.opts.MaxReactionTime)
 	defer ticker.Stop()

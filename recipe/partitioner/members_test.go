@@ -17,8 +17,8 @@ const (
 	blocker = path + "/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
 )
 
-// waiting returns a member that has the lock of one item and waits for that of the other, and the path of the contender
-// that waits.
+// waiting returns a member that has the lock of one item and waits for that of the other, and the path of the contender that
+// waits.
 func (w *world) waiting() (m *member, contender string) {
 	w.Helper()
 	if err := w.Srv.Create(blocker, nil); err != nil {
@@ -28,8 +28,7 @@ func (w *world) waiting() (m *member, contender string) {
 	return m, w.waits(m)
 }
 
-// waits waits until a member has the lock of one item and waits for the other, and returns the path of the contender that
-// does.
+// waits waits until a member has the lock of one item and waits for the other, and returns the path of the contender that does.
 func (w *world) waits(m *member) (contender string) {
 	w.Helper()
 	time.Sleep(time.Second)
@@ -44,8 +43,8 @@ func (w *world) waits(m *member) (contender string) {
 	return contender
 }
 
-// The server forgets the watches on the party. A member that waits for locks still notices within its reaction time
-// that another has come, and releases its locks.
+// The server forgets the watches on the party. A member that waits for locks still notices within its reaction time that another
+// has come, and releases its locks.
 func TestReactionTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -104,8 +103,8 @@ func TestMembersChangeWhenALockFails(t *testing.T) {
 	})
 }
 
-// Trust ends during the time boundary, and then the session expires. That is FAILURE as soon as there is another session; it
-// does not take the boundary.
+// Trust ends during the time boundary, and then the session expires. That is FAILURE as soon as there is another session; it does
+// not take the boundary.
 func TestSessionExpiresWithoutTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -31,8 +31,8 @@ type Order int
 
 // The orders.
 const (
-	// OrderUnset is OrderText, but New refuses it for items that are all integers and sort differently as numbers and
-	// as text, such as 9 and 10, or -1 and -2: for those the Order depends on whether Python members have them as int or as str.
+	// OrderUnset is OrderText, but New refuses it for items that are all integers and sort differently as numbers and as text,
+	// such as 9 and 10, or -1 and -2: for those the Order depends on whether Python members have them as int or as str.
 	OrderUnset Order = iota
 	// OrderText sorts byte by byte, as Python sorts str: 1, 10, 2.
 	OrderText
@@ -40,11 +40,10 @@ const (
 	OrderNumeric
 )
 
-// PartitionFunc picks the items of one member. Items are sorted as Options.Order says,
-// members byte by byte; members has an identifier twice if two members have it. Every member
-// calls the function with the same items and, once the members do not change, with the same members: the function must
-// then give each item to exactly one of the members. It must be quick, and must not keep the slices that it is
-// given.
+// PartitionFunc picks the items of one member. Items are sorted as Options.Order says, members byte by byte; members has an
+// identifier twice if two members have it. Every member calls the function with the same items and, once the members do not
+// change, with the same members: the function must then give each item to exactly one of the members. It must be quick, and must
+// not keep the slices that it is given.
 type PartitionFunc func(identifier string, members, items []string) ([]string, error)
 
 // Options of a [SetPartitioner]. The zero value works.
@@ -52,37 +51,36 @@ type Options struct {
 	// Func picks this member's items. Default: [EveryNth], kazoo's function.
 	Func PartitionFunc
 
-	// Identifier names this member. It must differ from all others', and be valid in
-	// the name of a znode. Default: the host's name, "-", the process id.
+	// Identifier names this member. It must differ from all others', and be valid in the name of a znode. Default: the host's
+	// name, "-", the process id.
 	Identifier string
 
-	// TimeBoundary is how long the members must not have changed before items are
-	// allocated. Give all members the same boundary. Default: 30 s.
+	// TimeBoundary is how long the members must not have changed before items are allocated. Give all members the same boundary.
+	// Default: 30 s.
 	TimeBoundary time.Duration
 
-	// MaxReactionTime is how often, while this member waits for locks, it reads the members though no
-	// watch has fired. It reads them at once when a watch fires. Default: 1 s.
+	// MaxReactionTime is how often, while this member waits for locks, it reads the members though no watch has fired. It reads
+	// them at once when a watch fires. Default: 1 s.
 	MaxReactionTime time.Duration
 
-	// MaxPartitionTime is how long an allocation may take, from Start or ReleaseSet until
-	// ACQUIRED; past that the state is FAILURE, and Run starts again. Default: 0, no limit.
+	// MaxPartitionTime is how long an allocation may take, from Start or ReleaseSet until ACQUIRED; past that the state is
+	// FAILURE, and Run starts again. Default: 0, no limit.
 	MaxPartitionTime time.Duration
 
-	// AcquireTimeout is the time after which WaitForAcquire returns false. It limits that wait alone: the allocation
-	// goes on. Default: 30 s.
+	// AcquireTimeout is the time after which WaitForAcquire returns false. It limits that wait alone: the allocation goes on.
+	// Default: 30 s.
 	AcquireTimeout time.Duration
 
 	// Order is how items are sorted.
 	Order Order
 
-	// Escape makes each item one element of a path, percent-encoded, so that an item may
-	// be any text. kazoo does not do that: only Go members, all with Escape, can share
-	// such a set.
+	// Escape makes each item one element of a path, percent-encoded, so that an item may be any text. kazoo does not do that:
+	// only Go members, all with Escape, can share such a set.
 	Escape bool
 
-	// Logger gets errors that no call can return. It gets a warning "still waiting" with the znode that this
-	// member waits for, such as that of a lock's holder: after about half a minute, and then whenever the
-	// time has doubled. It gets transitions as debug messages.
+	// Logger gets errors that no call can return. It gets a warning "still waiting" with the znode that this member waits for,
+	// such as that of a lock's holder: after about half a minute, and then whenever the time has doubled. It gets transitions as
+	// debug messages.
 	// With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
@@ -117,8 +115,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// EveryNth is kazoo's partition function: of n members the one at index i gets the items at
-// i, i+n, i+2n, and so on. It fails when identifier is not among the members.
+// EveryNth is kazoo's partition function: of n members the one at index i gets the items at i, i+n, i+2n, and so on. It fails
+// when identifier is not among the members.
 func EveryNth(identifier string, members, items []string) ([]string, error) {
 	at := slices.Index(members, identifier)
 	if at < 0 {

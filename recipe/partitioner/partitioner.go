@@ -46,8 +46,7 @@ func (s State) String() string {
 	}
 }
 
-// SetPartitioner is one of the members that divide a set. A process may have several
-// with different identifiers.
+// SetPartitioner is one of the members that divide a set. A process may have several with different identifiers.
 type SetPartitioner struct {
 	sess  *session.Session
 	path  string
@@ -59,8 +58,8 @@ type SetPartitioner struct {
 	latest  *latest.Value[Snapshot] // without the channel that Snapshot fills in
 	machine atomic.Pointer[machine] // of the newest Start or Run
 
-	// Only the machine that runs uses these. They outlive it, so that a Run which often starts again still finds out
-	// that a namesake is no dead member's znode.
+	// Only the machine that runs uses these. They outlive it, so that a Run which often starts again still finds out that a
+	// namesake is no dead member's znode.
 	namesakes  map[string]time.Time // when another member with our identifier was first seen, by the name of its znode
 	reconnects uint64               // how often the session had reconnected when namesakes was last cleared
 }
@@ -74,16 +73,15 @@ type Snapshot struct {
 	alloc *Allocation
 }
 
-// Changed returns a channel that is closed at the next transition. Call Changed before you act on the state, and
-// you miss no transition.
+// Changed returns a channel that is closed at the next transition. Call Changed before you act on the state, and you miss no
+// transition.
 func (s *Snapshot) Changed() <-chan struct{} { return s.next }
 
 // Allocation returns this member's allocation in the state ACQUIRED, nil in other states.
 func (s *Snapshot) Allocation() *Allocation { return s.alloc }
 
-// New returns one of the members that divide items at path. It checks its arguments and does
-// no I/O; call Start or Run. Options.Logger gets a warning if the session's budget of ephemeral znodes
-// is too small for the locks of all items.
+// New returns one of the members that divide items at path. It checks its arguments and does no I/O; call Start or Run.
+// Options.Logger gets a warning if the session's budget of ephemeral znodes is too small for the locks of all items.
 func New(s *session.Session, path string, items []string, opts Options) (*SetPartitioner, error) {
 	if s == nil {
 		return nil, errors.New("partitioner: session is nil")
@@ -164,10 +162,9 @@ func (p *SetPartitioner) publish(state State, alloc *Allocation, err error) {
 	p.opts.Logger.Debug("set partitioner state changed", "path", p.path, "state", state.String(), "error", err)
 }
 
-// Start joins the party and divides the set, in the background, until Finish. It
-// returns when the member has joined. When ctx ends first, the member leaves in the background and the
-// error wraps the cause. After FAILURE Start may be called again. It waits until the znodes of before are
-// gone, and starts again; if ctx ends before that, the error wraps ErrUnfinished, too.
+// Start joins the party and divides the set, in the background, until Finish. It returns when the member has joined. When ctx
+// ends first, the member leaves in the background and the error wraps the cause. After FAILURE Start may be called again. It
+// waits until the znodes of before are gone, and starts again; if ctx ends before that, the error wraps ErrUnfinished, too.
 func (p *SetPartitioner) Start(ctx context.Context) error {
 	m, err := p.begin(ctx, false)
 	if err != nil {
@@ -197,12 +194,12 @@ func (p *SetPartitioner) started(op string) (*machine, error) {
 	return m, nil
 }
 
-// WaitForAcquire waits while the state is ALLOCATING, for Options.AcquireTimeout at most. True says that it has become
-// ACQUIRED, or was that already. False without an error says that the time has passed or that the state is
-// RELEASE, in which WaitForAcquire does not wait: look at the state again, as kazoo's loop does.
+// WaitForAcquire waits while the state is ALLOCATING, for Options.AcquireTimeout at most. True says that it has become ACQUIRED,
+// or was that already. False without an error says that the time has passed or that the state is RELEASE, in which WaitForAcquire
+// does not wait: look at the state again, as kazoo's loop does.
 //
-// In FAILURE WaitForAcquire returns a [*FailedError], and before Start or Run was called ErrNotStarted. When ctx ends first
-// the error wraps the cause.
+// In FAILURE WaitForAcquire returns a [*FailedError], and before Start or Run was called ErrNotStarted. When ctx ends first the
+// error wraps the cause.
 func (p *SetPartitioner) WaitForAcquire(ctx context.Context) (acquired bool, err error) {
 	timer := time.NewTimer(p.opts.AcquireTimeout)
 	defer timer.Stop()
@@ -228,11 +225,11 @@ func (p *SetPartitioner) WaitForAcquire(ctx context.Context) (acquired bool, err
 	}
 }
 
-// ReleaseSet releases the locks of this member's items, and then the set is divided again. Call ReleaseSet once
-// the work under the allocation's context has returned. It returns when the state is
-// ALLOCATING again; at once, when it is so already. In FAILURE, and when FAILURE comes first, it
-// returns a [*FailedError]. When ctx ends first, the error wraps the cause and ReleaseSet goes on in the
-// background. During Run it returns ErrNotStarted: Run itself releases the items when its function has returned.
+// ReleaseSet releases the locks of this member's items, and then the set is divided again. Call ReleaseSet once the work under
+// the allocation's context has returned. It returns when the state is ALLOCATING again; at once, when it is so already. In
+// FAILURE, and when FAILURE comes first, it returns a [*FailedError]. When ctx ends first, the error wraps the cause and
+// ReleaseSet goes on in the background. During Run it returns ErrNotStarted: Run itself releases the items when its function has
+// returned.
 func (p *SetPartitioner) ReleaseSet(ctx context.Context) error {
 	m, err := p.started("release")
 	if err != nil {
@@ -241,13 +238,12 @@ func (p *SetPartitioner) ReleaseSet(ctx context.Context) error {
 	return m.release(ctx)
 }
 
-// Finish releases this member's locks, leaves the party, and sets the state to FAILURE. Call Finish
-// once the work under the allocation's context has returned. When Finish returns nil none of this member's znodes
-// exists any more, neither the member nor a contender that waited for its lock.
-// When ctx ends before, the error wraps the cause and Finish goes on in the background. When the
-// session's Run has ended before the znodes were deleted, the error wraps ErrUnfinished. During Run
-// Finish returns ErrNotStarted: end Run's context instead. After a Run Finish waits until
-// the znodes that Run has left to the background are deleted.
+// Finish releases this member's locks, leaves the party, and sets the state to FAILURE. Call Finish once the work under the
+// allocation's context has returned. When Finish returns nil none of this member's znodes exists any more, neither the member nor
+// a contender that waited for its lock. When ctx ends before, the error wraps the cause and Finish goes on in the background.
+// When the session's Run has ended before the znodes were deleted, the error wraps ErrUnfinished. During Run Finish returns
+// ErrNotStarted: end Run's context instead. After a Run Finish waits until the znodes that Run has left to the background are
+// deleted.
 func (p *SetPartitioner) Finish(ctx context.Context) error {
 	m, err := p.started("finish")
 	if err != nil {

@@ -211,8 +211,8 @@ func TestPartySessionFailure(t *testing.T) {
 	})
 }
 
-// kazoo's test_connection_loss. A connection that comes back in time changes nothing here. Kazoo's
-// RELEASE at a lost connection comes at the end of trust here.
+// kazoo's test_connection_loss. A connection that comes back in time changes nothing here. Kazoo's RELEASE at a lost connection
+// comes at the end of trust here.
 func TestConnectionLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -255,8 +255,7 @@ func TestConnectionLoss(t *testing.T) {
 	})
 }
 
-// kazoo's test_race_condition_new_partitioner_during_the_lock: a member joins while another
-// is acquiring slowly.
+// kazoo's test_race_condition_new_partitioner_during_the_lock: a member joins while another is acquiring slowly.
 func TestRaceConditionNewPartitionerDuringTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -271,8 +270,7 @@ func TestRaceConditionNewPartitionerDuringTheLock(t *testing.T) {
 	})
 }
 
-// kazoo's test_race_condition_new_partitioner_steals_the_lock: another holds the lock that
-// the first has not acquired yet.
+// kazoo's test_race_condition_new_partitioner_steals_the_lock: another holds the lock that the first has not acquired yet.
 func TestRaceConditionNewPartitionerStealsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

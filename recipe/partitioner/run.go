@@ -10,24 +10,21 @@ import (
 	"github.com/kielgo/kiel/recipe"
 )
 
-// Run divides the set, again and again, until ctx ends. Each time it calls fn with this member's items,
-// on the goroutine that has called Run. There may be no items. fn's context
-// ends, with a cause, when the items are to be given up; Run gives them up when fn has returned. The context has
-// ctx's values, and [Hold] finds the allocation in it. If fn returns nil before its context has
+// Run divides the set, again and again, until ctx ends. Each time it calls fn with this member's items, on the goroutine that has
+// called Run. There may be no items. fn's context ends, with a cause, when the items are to be given up; Run gives them up when
+// fn has returned. The context has ctx's values, and [Hold] finds the allocation in it. If fn returns nil before its context has
 // ended, Run does not call it again until the set was divided again.
 //
-// Run returns an error of fn's, unless it says only that fn's context has ended. After an expired session
-// and after MaxPartitionTime Run starts again. It returns other failures,
-// such as ErrDuplicate and ErrFunction, as a [*FailedError]. When ctx has ended Run returns
-// nil. When Run has returned, the znodes of this member and of its contenders are deleted,
-// unless the error wraps ErrUnfinished.
+// Run returns an error of fn's, unless it says only that fn's context has ended. After an expired session and after
+// MaxPartitionTime Run starts again. It returns other failures, such as ErrDuplicate and ErrFunction, as a [*FailedError]. When
+// ctx has ended Run returns nil. When Run has returned, the znodes of this member and of its contenders are deleted, unless the
+// error wraps ErrUnfinished.
 //
-// While the servers can't be reached, or refuse deletes, Run can't delete these znodes. Once Run is
-// to end, and fn has returned, it tries for one session timeout. Then it returns ErrUnfinished,
-// joined with fn's error, and goes on in the background; Start, Run and Finish wait for that. Run
-// also returns ErrUnfinished when ctx ends before the znodes of an earlier Start or Run are deleted, and when the
-// session's Run has ended first, because then nobody knows whether the servers have closed the session: in that
-// case the znodes are deleted within one session timeout.
+// While the servers can't be reached, or refuse deletes, Run can't delete these znodes. Once Run is to end, and fn has returned,
+// it tries for one session timeout. Then it returns ErrUnfinished, joined with fn's error, and goes on in the background; Start,
+// Run and Finish wait for that. Run also returns ErrUnfinished when ctx ends before the znodes of an earlier Start or Run are
+// deleted, and when the session's Run has ended first, because then nobody knows whether the servers have closed the session: in
+// that case the znodes are deleted within one session timeout.
 func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, items []string) error) (err error) {
 	if fn == nil {
 		return hold.Wrap(ctx, "partitioner", "run", p.path, recipe.ErrNoFunction)
@@ -64,8 +61,8 @@ func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, i
 	return p.failure("run", context.Cause(m.ctx))
 }
 
-// ended waits until the machine has ended, but for no longer than a server needs to end
-// our session. It returns an error if a znode may be left.
+// ended waits until the machine has ended, but for no longer than a server needs to end our session. It returns an error if a
+// znode may be left.
 func (m *machine) ended() error {
 	timer := time.NewTimer(m.p.sess.Timeout())
 	defer timer.Stop()

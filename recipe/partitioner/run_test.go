@@ -100,8 +100,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// The function's error ends Run. After a function that returns early the member keeps its items until the set
-// is divided again.
+// The function's error ends Run. After a function that returns early the member keeps its items until the set is divided again.
 func TestRunFunctionReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -185,9 +184,8 @@ func TestRunPanics(t *testing.T) {
 	})
 }
 
-// The servers are frozen when Run's context ends: Run waits for one session timeout,
-// returns ErrUnfinished, and goes on in the background. No znode is left once the servers are back, and Finish
-// waits for that.
+// The servers are frozen when Run's context ends: Run waits for one session timeout, returns ErrUnfinished, and goes on in the
+// background. No znode is left once the servers are back, and Finish waits for that.
 func TestRunEndsWithoutServers(t *testing.T) {
 	fault := errors.New("a fault")
 	for _, want := range []error{nil, fault} {
@@ -250,8 +248,7 @@ func TestRunFailsWithoutServers(t *testing.T) {
 	}
 }
 
-// unfinished checks that Run returns its function's error, if that is not nil, and ErrUnfinished, after one
-// session timeout.
+// unfinished checks that Run returns its function's error, if that is not nil, and ErrUnfinished, after one session timeout.
 func (r *running) unfinished(since time.Time, fault error) {
 	r.w.Helper()
 	select {
@@ -296,8 +293,7 @@ func TestRunAfterFailure(t *testing.T) {
 		}
 		one.wantCall("0")
 		two := w.run(w.memberIn(w.Session("other"), "same", []string{"0"}, partitioner.Options{}), nil)
-		// The later member gets the error, also when the first one starts again meanwhile and is then the later
-		// one.
+		// The later member gets the error, also when the first one starts again meanwhile and is then the later one.
 		var err error
 		last := one
 		select {
@@ -316,8 +312,8 @@ func TestRunAfterFailure(t *testing.T) {
 	})
 }
 
-// Members join, leave, lose links, replies and sessions at random: two never work on an item,
-// and after a boundary without changes each item has exactly one owner.
+// Members join, leave, lose links, replies and sessions at random: two never work on an item, and after a boundary without
+// changes each item has exactly one owner.
 func TestRandomFaults(t *testing.T) {
 	total := 0
 	for seed := range uint64(4) {

@@ -10,8 +10,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// share returns our items. If another member has our identifier, it also returns the deadline until which the
-// share is valid.
+// share returns our items. If another member has our identifier, it also returns the deadline until which the share is valid.
 func (m *machine) share(ctx context.Context, v view) (share []string, deadline time.Time, err error) {
 	deadline, err = m.checkIdentifier(ctx, v)
 	if err != nil {
@@ -51,8 +50,8 @@ func (m *machine) pick(members []string) (share []string, err error) {
 }
 
 // checkIdentifier checks that we are in the party, and that no other member has our identifier. Another such znode may be that of
-// a dead member, such as this process before a restart; then it goes within the session's MaxExpiry. If it stays, the later
-// one of the two members fails. checkIdentifier returns when that time is over; zero if no other member has our identifier.
+// a dead member, such as this process before a restart; then it goes within the session's MaxExpiry. If it stays, the later one
+// of the two members fails. checkIdentifier returns when that time is over; zero if no other member has our identifier.
 func (m *machine) checkIdentifier(ctx context.Context, v view) (time.Time, error) {
 	own := session.Join(m.p.path, "party") + "/"
 	here := false

@@ -90,8 +90,8 @@ func TestWaitForAcquireLooksLate(t *testing.T) {
 	})
 }
 
-// A member runs the loop of kazoo's documentation with all defaults, alone, and beside others that come and go, so that
-// the set is divided only during the third wait.
+// A member runs the loop of kazoo's documentation with all defaults, alone, and beside others that come and go, so that the set
+// is divided only during the third wait.
 func TestLoopOverTheStates(t *testing.T) {
 	for what, tt := range map[string]struct {
 		guests []time.Duration // when another member comes or goes

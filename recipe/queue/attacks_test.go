@@ -114,8 +114,8 @@ func atNext(do func()) func(r *zktest.Request) (bool, zktest.Action) {
 	}
 }
 
-// §1: 2^31-1 entries were created in the directory. Of creates in quick succession every other one gets
-// -2147483648, which comes before all others. A handle that got the first of the last numbers puts nothing more.
+// §1: 2^31-1 entries were created in the directory. Of creates in quick succession every other one gets -2147483648, which comes
+// before all others. A handle that got the first of the last numbers puts nothing more.
 func TestNumbersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -147,8 +147,7 @@ func TestNumbersEnd(t *testing.T) {
 	})
 }
 
-// §7 (a): G gives an entry back, the reply is lost, Python takes the entry under the same name, and G's
-// delete is sent again.
+// §7 (a): G gives an entry back, the reply is lost, Python takes the entry under the same name, and G's delete is sent again.
 func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -168,8 +167,8 @@ func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
 	})
 }
 
-// §7 (b): two handles in one session. The first one's request is lost, and the second one takes the entry. The
-// znode that the first one finds then belongs to its own session.
+// §7 (b): two handles in one session. The first one's request is lost, and the second one takes the entry. The znode that the
+// first one finds then belongs to its own session.
 func TestTwoHandlesInOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -333,8 +332,8 @@ func TestReplyToPutLost(t *testing.T) {
 	}
 }
 
-// §11: a put that does not fit a request is refused before it is sent. A server would drop the connection, and
-// with it other requests of the same session right behind the put, whose outcome nobody would know then.
+// §11: a put that does not fit a request is refused before it is sent. A server would drop the connection, and with it other
+// requests of the same session right behind the put, whose outcome nobody would know then.
 func TestPutThatDoesNotFit(t *testing.T) {
 	const limit = 1<<20 - 1 // of a server
 	for what, values := range map[string][]int{"one": {limit}, "each fits, all don't": {limit / 2, limit / 2}} {
@@ -370,8 +369,8 @@ func TestPutThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// §13: somebody deletes the queue's directory. A Python process that has created it once does not create it again:
-// its put works because G, which waits for an entry, has created it.
+// §13: somebody deletes the queue's directory. A Python process that has created it once does not create it again: its put works
+// because G, which waits for an entry, has created it.
 func TestDirectoryDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)
@@ -401,8 +400,7 @@ func TestDirectoryDeleted(t *testing.T) {
 	})
 }
 
-// §13: a value is nil. If that were stored as nil, Python's get would delete the entry and return None, as if there
-// were nothing.
+// §13: a value is nil. If that were stored as nil, Python's get would delete the entry and return None, as if there were nothing.
 func TestNilIsAValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newExecution(t)

@@ -25,9 +25,9 @@ const (
 
 // Options of a queue. The zero value works.
 type Options struct {
-	// Logger gets errors that no call can return. While Get of a LockingQueue waits because all entries are held, Logger
-	// gets a warning that names the holder of the first one, if that has not changed for long: after about half a minute,
-	// and then whenever the time has doubled.
+	// Logger gets errors that no call can return. While Get of a LockingQueue waits because all entries are held, Logger gets a
+	// warning that names the holder of the first one, if that has not changed for long: after about half a minute, and then
+	// whenever the time has doubled.
 	// With nil, warnings and errors go to slog.Default(); a Logger with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
@@ -114,8 +114,8 @@ func isLate(name string) bool {
 	return err == nil && (n < 0 || n >= seqnode.FirstRefused)
 }
 
-// stuck reports whether a sequence number came twice because the numbers have come to their end. Otherwise
-// somebody created an entry by name.
+// stuck reports whether a sequence number came twice because the numbers have come to their end. Otherwise somebody created an
+// entry by name.
 func (d *directory) stuck(ctx context.Context, inc *session.Incarnation) (bool, error) {
 	names, stat, err := inc.Children(ctx, d.entries)
 	if errors.Is(err, session.ErrNoNode) {
@@ -164,8 +164,8 @@ func (d *directory) length(ctx context.Context) (int, error) {
 	}
 }
 
-// list returns the names of the entries in the directory at path, sorted, and a watch on the directory.
-// It creates the directory when that is missing.
+// list returns the names of the entries in the directory at path, sorted, and a watch on the directory. It creates the directory
+// when that is missing.
 func (d *directory) list(ctx context.Context, inc *session.Incarnation, path string) ([]string, *session.Watch, error) {
 	for {
 		names, _, watch, err := inc.ChildrenW(ctx, path)

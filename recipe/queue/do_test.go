@@ -29,8 +29,8 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// Do consumes an entry when its function is done, also when the program is to end; otherwise it gives the entry back. A function may
-// do either itself.
+// Do consumes an entry when its function is done, also when the program is to end; otherwise it gives the entry back. A function
+// may do either itself.
 func TestDoConsumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -81,8 +81,8 @@ func TestDoConsumes(t *testing.T) {
 	})
 }
 
-// Do consumes an entry though trust has ended meanwhile, if it still can. If no server can be reached, Do waits for
-// one session timeout from the end of its context.
+// Do consumes an entry though trust has ended meanwhile, if it still can. If no server can be reached, Do waits for one session
+// timeout from the end of its context.
 func TestDoConsumesAfterTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -79,8 +79,7 @@ func ExampleLockingQueue_Do() {
 	// left: 0 <nil>
 }
 
-// A loop consumes each entry at the end of its body, and gives back the entry at which the
-// body is left.
+// A loop consumes each entry at the end of its body, and gives back the entry at which the body is left.
 func ExampleLockingQueue_All() {
 	ctx := context.Background()
 	s, closed := connect(ctx)
@@ -110,8 +109,7 @@ func ExampleLockingQueue_All() {
 	// left: 1 <nil>
 }
 
-// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses
-// alone.
+// connect starts a session with a ZooKeeper in memory. A program for real servers calls session.Start with their addresses alone.
 func connect(ctx context.Context) (s *session.Session, closed func()) {
 	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{})
 	if err != nil {

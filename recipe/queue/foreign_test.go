@@ -13,8 +13,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The event that a hold was deleted comes late: its Consume deletes neither the next hold
-// nor the entry.
+// The event that a hold was deleted comes late: its Consume deletes neither the next hold nor the entry.
 func TestConsumeBeforeTheNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

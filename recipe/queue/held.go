@@ -23,8 +23,8 @@ type Held struct {
 	err     error // of Consume; set before the removal is done
 }
 
-// newHeld returns a hold for a znode that was created. It returns nil when the incarnation is not
-// trusted any more, or the znode is gone.
+// newHeld returns a hold for a znode that was created. It returns nil when the incarnation is not trusted any more, or the znode
+// is gone.
 func newHeld(ctx context.Context, n *node, data []byte, entry session.Stat) (*Held, error) {
 	id, stat, watch, err := n.inc.GetW(ctx, n.path)
 	if errors.Is(err, session.ErrNoNode) {
@@ -51,28 +51,26 @@ func (h *Held) Value() []byte { return append([]byte{}, h.data...) }
 // Path returns the path of the entry.
 func (h *Held) Path() string { return h.node.entry }
 
-// Node returns the path of the hold's znode. A write that must not happen after another got the
-// entry carries session.CheckOp(Node(), -1) in its Multi.
+// Node returns the path of the hold's znode. A write that must not happen after another got the entry carries
+// session.CheckOp(Node(), -1) in its Multi.
 func (h *Held) Node() string { return h.hold.Node() }
 
-// Token returns a number that is larger than that of every hold on the entry before: the
-// czxid of the hold's znode.
+// Token returns a number that is larger than that of every hold on the entry before: the czxid of the hold's znode.
 func (h *Held) Token() int64 { return h.hold.Token() }
 
 // Incarnation returns the incarnation in which the entry is held.
 func (h *Held) Incarnation() *session.Incarnation { return h.hold.Incarnation() }
 
-// Context is the hold: it ends when the entry can't be trusted to be this handle's any more. Its
-// cause is ErrLost, ErrConsumed, ErrReleased, or that of the incarnation. It is not derived
-// from Get's context.
+// Context is the hold: it ends when the entry can't be trusted to be this handle's any more. Its cause is ErrLost, ErrConsumed,
+// ErrReleased, or that of the incarnation. It is not derived from Get's context.
 func (h *Held) Context() context.Context { return h.hold.Context() }
 
-// Valid reports whether the hold may be relied on at this moment: the hold's context has not ended, and
-// the session is trusted. It sends no request and costs nanoseconds: call it right before each effect.
+// Valid reports whether the hold may be relied on at this moment: the hold's context has not ended, and the session is trusted.
+// It sends no request and costs nanoseconds: call it right before each effect.
 func (h *Held) Valid() bool { return h.hold.Valid() }
 
-// Holds reads from the server whether the entry is still held: the hold's znode exists, and neither Consume
-// nor Release was called.
+// Holds reads from the server whether the entry is still held: the hold's znode exists, and neither Consume nor Release was
+// called.
 func (h *Held) Holds(ctx context.Context) (bool, error) {
 	select {
 	case <-h.Context().Done():
@@ -86,10 +84,10 @@ func (h *Held) Holds(ctx context.Context) (bool, error) {
 	return err == nil && exists && h.Context().Err() == nil, nil
 }
 
-// Consume deletes the entry if it is still held. An error that wraps ErrLost says that it is not held, and
-// that this call did not delete the entry; an error that wraps session.ErrUncertain says that it may have.
-// When ctx ends first the error wraps ErrUncertain and the cause, and Consume goes
-// on in the background; another call waits for it. After Release the error wraps ErrReleased.
+// Consume deletes the entry if it is still held. An error that wraps ErrLost says that it is not held, and that this call did not
+// delete the entry; an error that wraps session.ErrUncertain says that it may have. When ctx ends first the error wraps
+// ErrUncertain and the cause, and Consume goes on in the background; another call waits for it. After Release the error wraps
+// ErrReleased.
 func (h *Held) Consume(ctx context.Context) error {
 	h.finish(ctx, true)
 	if err := h.removal.Wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {
@@ -104,9 +102,9 @@ func (h *Held) Consume(ctx context.Context) error {
 	return nil
 }
 
-// Release gives the entry back, so that others can get it. It returns nil when this hold's znode is
-// deleted. When ctx ends first, the error wraps the cause and Release goes on in the
-// background; another call waits for it. After Consume the error wraps ErrConsumed.
+// Release gives the entry back, so that others can get it. It returns nil when this hold's znode is deleted. When ctx ends first,
+// the error wraps the cause and Release goes on in the background; another call waits for it. After Consume the error wraps
+// ErrConsumed.
 func (h *Held) Release(ctx context.Context) error {
 	h.finish(ctx, false)
 	if err := h.removal.Wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {

@@ -17,8 +17,8 @@ import (
 // againPause is how long [LockingQueue.All] waits before an entry that could not be consumed may come again.
 const againPause = time.Second
 
-// LockingQueue is a handle on one queue whose entries are held while they are worked on.
-// Several goroutines may use it; each Get holds an entry of its own.
+// LockingQueue is a handle on one queue whose entries are held while they are worked on. Several goroutines may use it; each Get
+// holds an entry of its own.
 type LockingQueue struct {
 	base
 
@@ -26,8 +26,8 @@ type LockingQueue struct {
 	log   *slog.Logger
 }
 
-// NewLocking returns a handle on the locking queue at path. It checks its arguments and
-// does no I/O. The session must be running for the methods to succeed.
+// NewLocking returns a handle on the locking queue at path. It checks its arguments and does no I/O. The session must be running
+// for the methods to succeed.
 func NewLocking(s *session.Session, path string, opts Options) (*LockingQueue, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
@@ -40,25 +40,22 @@ func NewLocking(s *session.Session, path string, opts Options) (*LockingQueue, e
 	}, nil
 }
 
-// Get holds the first entry that is free; it waits until there is one. When ctx ends
-// the error is a [*recipe.BlockedError] if all entries are held. After an error nothing is
-// held: if the outcome of a take is unknown, its znode is deleted in the background.
+// Get holds the first entry that is free; it waits until there is one. When ctx ends the error is a [*recipe.BlockedError] if all
+// entries are held. After an error nothing is held: if the outcome of a take is unknown, its znode is deleted in the background.
 func (q *LockingQueue) Get(ctx context.Context) (*Held, error) {
 	return q.get(ctx, "get", true)
 }
 
-// TryGet is Get without waiting. If there is nothing to take, the error wraps ErrEmpty, and is
-// a [*recipe.BlockedError] if all entries are held.
+// TryGet is Get without waiting. If there is nothing to take, the error wraps ErrEmpty, and is a [*recipe.BlockedError] if all
+// entries are held.
 func (q *LockingQueue) TryGet(ctx context.Context) (*Held, error) {
 	return q.get(ctx, "try get", false)
 }
 
-// All gets entry after entry until ctx ends or Get fails; the last step has that error. All
-// consumes an entry when the body of the loop comes to its end, by continue too, and gives it
-// back when break, return or panic leaves the body. If the body has called Consume or Release
-// itself, All does neither. If an entry can't be consumed, the next step has the same
-// entry and the error; then the loop goes on, after a pause of a second if the entry may come
-// again at once.
+// All gets entry after entry until ctx ends or Get fails; the last step has that error. All consumes an entry when the body of
+// the loop comes to its end, by continue too, and gives it back when break, return or panic leaves the body. If the body has
+// called Consume or Release itself, All does neither. If an entry can't be consumed, the next step has the same entry and the
+// error; then the loop goes on, after a pause of a second if the entry may come again at once.
 func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 	return func(yield func(*Held, error) bool) {
 		for {

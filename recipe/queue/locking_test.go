@@ -15,8 +15,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The cases of kazoo's test_queue.py, for LockingQueue. Its validation is in
-// TestQueueValidation.
+// The cases of kazoo's test_queue.py, for LockingQueue. Its validation is in TestQueueValidation.
 
 const (
 	entry = path + "/entries/entry-100-0000000000"
@@ -200,8 +199,7 @@ func TestTakenJustBefore(t *testing.T) {
 	})
 }
 
-// The request of a take, a release or a consume is lost, or its reply. All of them return,
-// and no znode is left.
+// The request of a take, a release or a consume is lost, or its reply. All of them return, and no znode is left.
 func TestLostReplies(t *testing.T) {
 	for what, match := range map[string]func(zktest.Request) bool{
 		"take":    func(r zktest.Request) bool { return isMulti(r) && r.Ops[1].Op == zktest.OpCreate },
@@ -228,8 +226,7 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// Somebody deletes the hold, and another takes the entry. The first holder can neither consume it
-// nor delete the other's hold.
+// Somebody deletes the hold, and another takes the entry. The first holder can neither consume it nor delete the other's hold.
 func TestHoldRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -267,8 +264,8 @@ func TestEntryRemoved(t *testing.T) {
 	})
 }
 
-// The session expires under a holder: the entry is free, and the holder can't consume it. If
-// the request was under way, the outcome is unknown.
+// The session expires under a holder: the entry is free, and the holder can't consume it. If the request was under way, the
+// outcome is unknown.
 func TestSessionKilledWhileHolding(t *testing.T) {
 	for _, underWay := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -295,8 +292,7 @@ func TestSessionKilledWhileHolding(t *testing.T) {
 	}
 }
 
-// Trust ends, and with it the hold's context, but nothing else. Others do not get the entry, and
-// the holder can consume it.
+// Trust ends, and with it the hold's context, but nothing else. Others do not get the entry, and the holder can consume it.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// node is the znode of one take. It has the entry's name, and so have the znodes of other
-// takes of the entry, before and after this one.
+// node is the znode of one take. It has the entry's name, and so have the znodes of other takes of the entry, before and after
+// this one.
 type node struct {
 	queue *LockingQueue
 	inc   *session.Incarnation // an incarnation of the session that owns the znode
@@ -38,8 +38,8 @@ func (q *LockingQueue) newNode(inc *session.Incarnation, name string) *node {
 // errTaken says that another take has the entry, or that the entry is gone.
 var errTaken = errors.New("entry is taken or gone")
 
-// create creates the znode if the entry has not changed since it was read and no other take has it.
-// The request does not end with ctx: see [hold.Own.Make].
+// create creates the znode if the entry has not changed since it was read and no other take has it. The request does not end with
+// ctx: see [hold.Own.Make].
 func (n *node) create(ctx context.Context, entry session.Stat) error {
 	return n.own.Make(ctx, func(life context.Context) error { return n.make(life, ctx, entry) })
 }
@@ -78,8 +78,8 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 	}
 }
 
-// exists reports whether the znode of this take exists. Earlier requests have returned and the Sync comes after
-// them, so a znode that is missing now does not appear later.
+// exists reports whether the znode of this take exists. Earlier requests have returned and the Sync comes after them, so a znode
+// that is missing now does not appear later.
 func (n *node) exists(ctx context.Context) (bool, error) {
 	if err := n.inc.Sync(ctx, n.queue.dir.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return false, err
@@ -117,8 +117,8 @@ func (n *node) removeAll(life context.Context) {
 	_ = n.own.Wait(life)
 }
 
-// consume deletes the entry and the znode. It returns nil when both are deleted. First it checks that the znode
-// is this take's: a delete has no such condition, and another take's znode may exist at the path before our watch fires.
+// consume deletes the entry and the znode. It returns nil when both are deleted. First it checks that the znode is this take's: a
+// delete has no such condition, and another take's znode may exist at the path before our watch fires.
 func (n *node) consume(life context.Context, entry session.Stat) error {
 	switch exists, err := n.exists(life); {
 	case hold.Over(err):

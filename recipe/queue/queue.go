@@ -14,8 +14,8 @@ type Queue struct {
 	base
 }
 
-// New returns a handle on the queue at path. It checks its arguments and does no I/O.
-// The session must be running for the methods to succeed.
+// New returns a handle on the queue at path. It checks its arguments and does no I/O. The session must be running for the methods
+// to succeed.
 func New(s *session.Session, path string, opts Options) (*Queue, error) {
 	if err := check(s, path); err != nil {
 		return nil, err
@@ -23,10 +23,9 @@ func New(s *session.Session, path string, opts Options) (*Queue, error) {
 	return &Queue{base{directory{session: s, path: path, entries: path, log: defaultlog.Or(opts.Logger)}}}, nil
 }
 
-// Get takes the first value off the queue; it waits until there is one. If the error
-// wraps [session.ErrUncertain], Get returns the value too: it is not known whether the entry was
-// deleted, so another may get the value as well. When ctx ends while the delete is under way, Get
-// waits for its outcome as long as the session is trusted.
+// Get takes the first value off the queue; it waits until there is one. If the error wraps [session.ErrUncertain], Get returns
+// the value too: it is not known whether the entry was deleted, so another may get the value as well. When ctx ends while the
+// delete is under way, Get waits for its outcome as long as the session is trusted.
 func (q *Queue) Get(ctx context.Context) ([]byte, error) {
 	return q.get(ctx, "get", true)
 }
@@ -117,8 +116,7 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 	}
 }
 
-// remove deletes an entry. It returns true if the entry was deleted, or may have been: then the
-// error wraps session.ErrUncertain.
+// remove deletes an entry. It returns true if the entry was deleted, or may have been: then the error wraps session.ErrUncertain.
 func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path string, seen session.Stat) (bool, error) {
 	results := make(chan error, 1)
 	go func() { results <- inc.Delete(context.WithoutCancel(ctx), path, seen.Version) }()

@@ -154,8 +154,7 @@ func TestForeignChildren(t *testing.T) {
 	})
 }
 
-// A put wakes a Get that waits, also after links broke, the session expired and the
-// directory was deleted.
+// A put wakes a Get that waits, also after links broke, the session expired and the directory was deleted.
 func TestGetWaits(t *testing.T) {
 	for what, do := range map[string]func(w *world, s *session.Session){
 		"nothing": func(*world, *session.Session) {},
@@ -236,8 +235,8 @@ func TestLostPut(t *testing.T) {
 	}
 }
 
-// The reply to Get's delete is lost. If the server carried it out, Get returns the value with the error. If not, and
-// the same entry still exists, Get deletes it again; it does not delete another entry of that name.
+// The reply to Get's delete is lost. If the server carried it out, Get returns the value with the error. If not, and the same
+// entry still exists, Get deletes it again; it does not delete another entry of that name.
 func TestLostRemoval(t *testing.T) {
 	for what, tt := range map[string]struct {
 		lost   zktest.Action

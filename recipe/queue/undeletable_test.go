@@ -36,8 +36,7 @@ func TestEntrySetBeforeTheRemoval(t *testing.T) {
 	})
 }
 
-// Somebody creates an entry again by its name, and its number comes again: that is not the end of
-// the numbers.
+// Somebody creates an entry again by its name, and its number comes again: that is not the end of the numbers.
 func TestNumberMadeByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -118,7 +117,8 @@ func TestEntryWithChild(t *testing.T) {
 	})
 }
 
-// However often Gets pass such an entry, a handle reads it and warns of it once in ten seconds. It does not warn of each of very many.
+// However often Gets pass such an entry, a handle reads it and warns of it once in ten seconds. It does not warn of each of very
+// many.
 func TestEntriesWithChildAreRemembered(t *testing.T) {
 	const many = 1100
 	for what, tt := range map[string]struct{ entries, reads, warnings int }{

@@ -49,8 +49,8 @@ func (w *world) python(leases int) *python {
 	return &python{w: w, inc: inc, leases: leases}
 }
 
-// looks is how kazoo's acquire begins: it makes the znode, empty, or looks whether that has another number. kazoo
-// raises ValueError then.
+// looks is how kazoo's acquire begins: it makes the znode, empty, or looks whether that has another number. kazoo raises
+// ValueError then.
 func (p *python) looks() (accepted bool) {
 	p.w.Helper()
 	data, _, err := p.inc.Get(p.w.Context(), path)
@@ -98,8 +98,8 @@ func (p *python) must(err error) {
 	}
 }
 
-// §8: the release can't remove the lease yet and goes on trying, the user acquires again, and that reply is lost. Were the
-// old lease taken for the new one, as kazoo's are, which have one name, the release would remove it under the new hold.
+// §8: the release can't remove the lease yet and goes on trying, the user acquires again, and that reply is lost. Were the old
+// lease taken for the new one, as kazoo's are, which have one name, the release would remove it under the new hold.
 func TestReacquireBesideTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -223,8 +223,8 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 	}
 }
 
-// Released with the link down: the caller is not kept, the lease goes as soon as there is a
-// link again, and the handle waits for that.
+// Released with the link down: the caller is not kept, the lease goes as soon as there is a link again, and the handle waits for
+// that.
 func TestReleaseWithoutALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -42,12 +42,12 @@ func (s *Semaphore) hold(ctx context.Context, l *lease, inc *session.Incarnation
 	return &Held{hold: base, lease: l}, nil
 }
 
-// Context returns the context that ends when the lease can't be trusted to be this handle's any more. Its cause wraps ErrLost, ErrMaxLeases,
-// ErrReleased, or the cause of the incarnation. It is not derived from Acquire's context.
+// Context returns the context that ends when the lease can't be trusted to be this handle's any more. Its cause wraps ErrLost,
+// ErrMaxLeases, ErrReleased, or the cause of the incarnation. It is not derived from Acquire's context.
 func (h *Held) Context() context.Context { return h.hold.Context() }
 
-// Valid reports whether the lease may be relied on at this moment: its context has not ended, and the session is trusted. It costs
-// nanoseconds: call it right before each effect.
+// Valid reports whether the lease may be relied on at this moment: its context has not ended, and the session is trusted. It
+// costs nanoseconds: call it right before each effect.
 func (h *Held) Valid() bool { return h.hold.Valid() }
 
 // Node returns the path of the lease's znode. A write that must not happen after the lease went to another contains

@@ -21,8 +21,8 @@ type lease struct {
 // request did not reach the servers.
 var errRefused = errors.New("lease was not created")
 
-// make creates the znode if the number of leases has that version and the contender of the inner lock exists. After an error
-// the znode does not exist, unless the error wraps hold.ErrUnsure.
+// make creates the znode if the number of leases has that version and the contender of the inner lock exists. After an error the
+// znode does not exist, unless the error wraps hold.ErrUnsure.
 func (l *lease) make(life context.Context, contender string, version int32) error {
 	s := l.semaphore
 	_, err := l.inc.Multi(life,
@@ -51,8 +51,8 @@ func (l *lease) make(life context.Context, contender string, version int32) erro
 	}
 }
 
-// find reports whether the znode exists after the reply to its create was lost. Sync comes after the request, which has returned: a
-// znode that find does not see now will not appear later.
+// find reports whether the znode exists after the reply to its create was lost. Sync comes after the request, which has returned:
+// a znode that find does not see now will not appear later.
 func (l *lease) find(life context.Context) (bool, error) {
 	if err := l.inc.Sync(life, l.semaphore.path); err != nil && !errors.Is(err, session.ErrNoNode) {
 		return false, err
@@ -61,7 +61,8 @@ func (l *lease) find(life context.Context) (bool, error) {
 	return exists && stat.EphemeralOwner == l.inc.SessionID(), err
 }
 
-// watchNumber reads the number of leases and sets a watch on it. The error wraps ErrMaxLeases if the number is not Options.MaxLeases.
+// watchNumber reads the number of leases and sets a watch on it. The error wraps ErrMaxLeases if the number is not
+// Options.MaxLeases.
 func (l *lease) watchNumber(ctx context.Context, inc *session.Incarnation) (*session.Watch, error) {
 	data, _, number, err := inc.GetW(ctx, l.semaphore.path)
 	if err == nil && l.semaphore.differs(data) {

@@ -17,9 +17,9 @@ type Options struct {
 	// lease_holders(). Default: empty.
 	Identifier string
 
-	// Logger gets what can't be returned as an error. While a call waits for long, it also gets what the call waits for: after about
-	// half a minute, and then whenever the time has doubled. With nil, warnings and errors go to slog.Default(); a Logger with
-	// slog.DiscardHandler drops all.
+	// Logger gets what can't be returned as an error. While a call waits for long, it also gets what the call waits for: after
+	// about half a minute, and then whenever the time has doubled. With nil, warnings and errors go to slog.Default(); a Logger
+	// with slog.DiscardHandler drops all.
 	Logger *slog.Logger
 }
 
@@ -34,8 +34,8 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// pythonBytes returns what Python prints for the bytes of text, b'text', or "" for empty text. kazoo's contenders of the inner lock
-// have it as data, because kazoo passes bytes to a Lock that expects text.
+// pythonBytes returns what Python prints for the bytes of text, b'text', or "" for empty text. kazoo's contenders of the inner
+// lock have it as data, because kazoo passes bytes to a Lock that expects text.
 func pythonBytes(text string) string {
 	if text == "" {
 		return ""

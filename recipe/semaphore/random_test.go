@@ -13,9 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Clients acquire, give up, hold and release at random while links break, freeze and lose
-// replies: never more than three hold a lease, everybody gets one again when the faults end,
-// and nothing is left.
+// Clients acquire, give up, hold and release at random while links break, freeze and lose replies: never more than three hold a
+// lease, everybody gets one again when the faults end, and nothing is left.
 func TestRandomFaults(t *testing.T) {
 	total := 0
 	for seed := range uint64(4) {

@@ -15,8 +15,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The reply to the transaction that makes a lease is lost, and the server refuses to say what
-// became of it, and to delete it. The lease is removed once it can be, and the next waits for that.
+// The reply to the transaction that makes a lease is lost, and the server refuses to say what became of it, and to delete it. The
+// lease is removed once it can be, and the next waits for that.
 func TestLookIsRefusedAfterALostReply(t *testing.T) {
 	for _, look := range []zktest.Op{zktest.OpSync, zktest.OpExists} {
 		for _, giveUp := range []bool{false, true} {
@@ -150,8 +150,8 @@ func TestTryWhileTheInnerLockIsReleased(t *testing.T) {
 	})
 }
 
-// A lease was lost and is not released yet: a try says so at once, for the goroutine that tries
-// may be the one that is to release it.
+// A lease was lost and is not released yet: a try says so at once, for the goroutine that tries may be the one that is to release
+// it.
 func TestTryWithALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

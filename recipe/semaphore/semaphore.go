@@ -37,7 +37,8 @@ type Semaphore struct {
 	lease *lease // the newest lease whose znode was created, or may have been
 }
 
-// New returns a handle on the semaphore at path. It checks its arguments and does no I/O. The other methods need a session that runs.
+// New returns a handle on the semaphore at path. It checks its arguments and does no I/O. The other methods need a session that
+// runs.
 func New(s *session.Session, path string, opts Options) (*Semaphore, error) {
 	if s == nil {
 		return nil, errors.New("semaphore: session is nil")
@@ -77,18 +78,18 @@ func (s *Semaphore) Held() bool {
 	return h != nil && h.Valid()
 }
 
-// Acquire waits until it has acquired a lease. It goes on through lost connections and expired sessions; after an expiry it queues up again
-// at the end. A handle that has a lease already returns the same [Held]. When ctx ends, the error wraps its cause, and is a
-// [*recipe.BlockedError] if the call saw what blocked it. After any error the call's znodes are removed, in the background if the
-// call does not wait for that. The next Acquire on this handle waits for the removal first.
+// Acquire waits until it has acquired a lease. It goes on through lost connections and expired sessions; after an expiry it
+// queues up again at the end. A handle that has a lease already returns the same [Held]. When ctx ends, the error wraps its
+// cause, and is a [*recipe.BlockedError] if the call saw what blocked it. After any error the call's znodes are removed, in the
+// background if the call does not wait for that. The next Acquire on this handle waits for the removal first.
 func (s *Semaphore) Acquire(ctx context.Context) (*Held, error) {
 	return s.acquire(ctx, "acquire", s.inner.Acquire, true)
 }
 
-// TryAcquire takes a lease if one is free and nobody else is about to take one, neither another process nor another goroutine with
-// this handle. Otherwise the error is a [*recipe.BlockedError] that wraps ErrNotAcquired. TryAcquire also fails with it until
-// the handle's earlier lease is proved gone: a lost lease must be released first. TryAcquire blocks for a few round trips, while there is
-// no connection, and while an earlier contender of this handle for the inner lock is being removed.
+// TryAcquire takes a lease if one is free and nobody else is about to take one, neither another process nor another goroutine
+// with this handle. Otherwise the error is a [*recipe.BlockedError] that wraps ErrNotAcquired. TryAcquire also fails with it
+// until the handle's earlier lease is proved gone: a lost lease must be released first. TryAcquire blocks for a few round trips,
+// while there is no connection, and while an earlier contender of this handle for the inner lock is being removed.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Held, error) {
 	return s.acquire(ctx, "try to acquire", s.inner.TryAcquire, false)
 }
@@ -185,7 +186,8 @@ func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 	return nil
 }
 
-// blocked returns the error of a call that is blocked by the znode at path blocker, or, if that is "", by another call on this handle.
+// blocked returns the error of a call that is blocked by the znode at path blocker, or, if that is "", by another call on this
+// handle.
 func (s *Semaphore) blocked(blocker string, data []byte, taken int, err error) *recipe.BlockedError {
 	return &recipe.BlockedError{
 		Recipe: "semaphore", Path: s.path, Blocker: blocker, Identifier: hold.Identifier(data), Taken: taken, Err: err,

@@ -187,8 +187,7 @@ func TestHolders(t *testing.T) {
 	})
 }
 
-// kazoo's test_semaphore_cancel and test_acquire_after_cancelled: who gives up leaves
-// nothing behind, and may come again.
+// kazoo's test_semaphore_cancel and test_acquire_after_cancelled: who gives up leaves nothing behind, and may come again.
 func TestSemaphoreCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -216,8 +215,7 @@ func TestSemaphoreCancel(t *testing.T) {
 	})
 }
 
-// kazoo's test_multiple_acquire_and_release: a handle has one lease, however often it is
-// acquired.
+// kazoo's test_multiple_acquire_and_release: a handle has one lease, however often it is acquired.
 func TestMultipleAcquireAndRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

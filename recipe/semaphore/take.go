@@ -16,8 +16,9 @@ import (
 // errAgain says that the inner lock was lost and must be acquired anew.
 var errAgain = errors.New("inner lock was lost")
 
-// take waits for a free lease under the inner lock, and takes it. It goes on when the context of the inner lock's hold has ended and the
-// contender exists, as after an end of trust: the contender keeps its place, and a lease is created only while the contender exists.
+// take waits for a free lease under the inner lock, and takes it. It goes on when the context of the inner lock's hold has ended
+// and the contender exists, as after an end of trust: the contender keeps its place, and a lease is created only while the
+// contender exists.
 func (s *Semaphore) take(ctx context.Context, inner *lock.Held, wait bool) (*Held, error) {
 	var patience seqnode.Patience
 	for {
@@ -103,8 +104,8 @@ func (s *Semaphore) await(
 	}
 }
 
-// agree makes sure that the semaphore's znode has our number of leases, and returns the znode's version. It leaves data alone that is
-// not a number, as kazoo does.
+// agree makes sure that the semaphore's znode has our number of leases, and returns the znode's version. It leaves data alone
+// that is not a number, as kazoo does.
 func (s *Semaphore) agree(ctx context.Context, inc *session.Incarnation) (int32, error) {
 	number := []byte(strconv.Itoa(s.max))
 	for {
@@ -168,8 +169,8 @@ func (s *Semaphore) clear(ctx context.Context, inc *session.Incarnation, err err
 	return err
 }
 
-// obtain creates a lease if the number of leases still has that version and the contender of the inner lock exists. It returns nil if
-// the lease was not created, see errRefused. The requests do not end with ctx, see [hold.Own.Make].
+// obtain creates a lease if the number of leases still has that version and the contender of the inner lock exists. It returns
+// nil if the lease was not created, see errRefused. The requests do not end with ctx, see [hold.Own.Make].
 func (s *Semaphore) obtain(ctx context.Context, inc *session.Incarnation, contender string, version int32) (*lease, error) {
 	l := newLease(s, inc)
 	err := l.own.Make(ctx, func(life context.Context) error { return l.make(life, contender, version) })
@@ -192,8 +193,8 @@ func (s *Semaphore) note(l *lease) {
 	s.lease = l
 }
 
-// hand returns the hold of a lease. If trust has ended since the lease was created, hand waits for the next incarnation: the lease
-// still exists.
+// hand returns the hold of a lease. If trust has ended since the lease was created, hand waits for the next incarnation: the
+// lease still exists.
 func (s *Semaphore) hand(ctx context.Context, l *lease) (*Held, error) {
 	for {
 		inc, err := s.incarnation(ctx, l.inc.SessionID())

@@ -100,8 +100,8 @@ func (f *fleet) owns(partitions int) {
 		func() string { return fmt.Sprintf("%d partitions are owned; %v are", partitions, owned()) })
 }
 
-// Each fault sets off its alert and no alert that sends people elsewhere; after it all is quiet again. Then every panel of the board has
-// something to show.
+// Each fault sets off its alert and no alert that sends people elsewhere; after it all is quiet again. Then every panel of the
+// board has something to show.
 func TestFaults(t *testing.T) {
 	if !*full {
 		t.Log("left to make soak: see -full")

@@ -48,7 +48,8 @@ func (v *value) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// shows reports whether the line has a number at any time. Prometheus has NaN where it divides by zero, and for quantiles of nothing.
+// shows reports whether the line has a number at any time. Prometheus has NaN where it divides by zero, and for quantiles of
+// nothing.
 func (l line) shows() bool {
 	return slices.ContainsFunc(l.Values, func(v value) bool { return !math.IsNaN(v.V) })
 }
@@ -61,7 +62,8 @@ type scraper struct {
 	process *servers.Process
 }
 
-// hurried returns the alerts of rules.yml as they are but for their times: what takes minutes takes seconds. Each of these has to be there.
+// hurried returns the alerts of rules.yml as they are but for their times: what takes minutes takes seconds. Each of these has to
+// be there.
 func hurried(t *testing.T) []byte {
 	t.Helper()
 	text := string(read(t, "deploy", "prometheus", "rules.yml"))

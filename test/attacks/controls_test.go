@@ -17,9 +17,9 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Negative control "stock dialer (frozen leader)": followers that lose their leader drop their clients, and the next server
-// that a client asks is the frozen one: it accepts and says nothing. The harm is what the servers hold: the session is gone,
-// with the member and its claim, and another owns what was its, though there was a server to come back to all the time.
+// Negative control "stock dialer (frozen leader)": followers that lose their leader drop their clients, and the next server that
+// a client asks is the frozen one: it accepts and says nothing. The harm is what the servers hold: the session is gone, with the
+// member and its claim, and another owns what was its, though there was a server to come back to all the time.
 func TestFrozenServerAtTheHandshake(t *testing.T) {
 	withstood(t, bubble(t, zktest.Options{}, func(w *world) *outcome {
 		const frozen = "frozen:2181"
@@ -102,8 +102,8 @@ func (k *kafka) fetch() int64 {
 	return k.committed
 }
 
-// consume returns handlers that read on from what is committed and commit once, at the end, a moment before they return or
-// a moment after: when the claim is released.
+// consume returns handlers that read on from what is committed and commit once, at the end, a moment before they return or a
+// moment after: when the claim is released.
 func (k *kafka) consume(late bool) func(m *member) ownership.Handler {
 	return func(m *member) ownership.Handler {
 		return func(ctx context.Context, c *ownership.Claim) error {
@@ -138,8 +138,8 @@ func (k *kafka) consume(late bool) func(m *member) ownership.Handler {
 	}
 }
 
-// Negative control "commit after release": what an owner commits after it has let go, the next one reads too late. The
-// order is the handler's to keep (package consumer does; its tests say so), and the checker must see when it is not kept.
+// Negative control "commit after release": what an owner commits after it has let go, the next one reads too late. The order is
+// the handler's to keep (package consumer does; its tests say so), and the checker must see when it is not kept.
 func TestCommitAfterRelease(t *testing.T) {
 	run := func(t *testing.T, late bool) *outcome {
 		return bubble(t, zktest.Options{}, func(w *world) *outcome {

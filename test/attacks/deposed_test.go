@@ -19,8 +19,8 @@ func (i isolation) String() string {
 	return fmt.Sprintf("tick %v, T %v, for %v", i.tick, i.timeout, i.until)
 }
 
-// run has a on the server that is cut off, and b on another. The moment of the cut falls between two proofs and two ticks
-// in several ways.
+// run has a on the server that is cut off, and b on another. The moment of the cut falls between two proofs and two ticks in
+// several ways.
 func (i isolation) run(t *testing.T) *outcome {
 	var o *outcome
 	const steps = 4
@@ -50,8 +50,8 @@ func (i isolation) run(t *testing.T) *outcome {
 	return o
 }
 
-// Execution §1: a leader that was deposed and does not know answers Sync, until it notices after (syncLimit + 1) ticks
-// that nobody acknowledges what it proposes. Also the negative control "Sync heartbeat (leader cut on one side)".
+// Execution §1: a leader that was deposed and does not know answers Sync, until it notices after (syncLimit + 1) ticks that
+// nobody acknowledges what it proposes. Also the negative control "Sync heartbeat (leader cut on one side)".
 func TestDeposedLeaderAnswersSync(t *testing.T) {
 	for _, c := range []struct {
 		tick      time.Duration
@@ -65,8 +65,8 @@ func TestDeposedLeaderAnswersSync(t *testing.T) {
 	}
 }
 
-// Negative control "Exists heartbeat (cut follower)": a follower that is cut off from its leader answers reads until it
-// notices, after syncLimit ticks.
+// Negative control "Exists heartbeat (cut follower)": a follower that is cut off from its leader answers reads until it notices,
+// after syncLimit ticks.
 func TestCutFollowerAnswersReads(t *testing.T) {
 	i := isolation{tick: time.Second, timeout: 4 * time.Second, until: 10 * time.Second}
 	withstood(t, i.run(t))

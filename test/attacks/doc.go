@@ -1,8 +1,8 @@
-// Package attacks holds, as tests, executions that break systems of this kind, and the negative controls: the rules by which
-// such systems are often built and which are not enough. With all rules an execution must do no harm; without the rule
-// against it, the execution must do the harm that the rule prevents, or it shows nothing. Ownership's rules are switched off
-// (internal/sabotage), and the execution runs again; the others are broken by mutants (test/mutants), which name the test
-// that must fail. The column § numbers the executions.
+// Package attacks holds, as tests, executions that break systems of this kind, and the negative controls: the rules by which such
+// systems are often built and which are not enough. With all rules an execution must do no harm; without the rule against it, the
+// execution must do the harm that the rule prevents, or it shows nothing. Ownership's rules are switched off (internal/sabotage),
+// and the execution runs again; the others are broken by mutants (test/mutants), which name the test that must fail. The column §
+// numbers the executions.
 //
 //	§   execution, control                        rule, switch or mutant                  harm without    test
 //	1   a deposed leader answers Sync             session-proof-beyond-sync               overlap         TestDeposedLeaderAnswersSync, R
@@ -29,9 +29,9 @@
 // testing/synctest bubbles.
 //
 // Overlaps are found by the checker of event logs (internal/eventlog), from what the members' observers and handlers write. A
-// handler acts every 20 ms while its claim is trusted. The figures that the tests print are, when two members owned a
-// partition one after the other, the shortest margin between the end of the first one's trust and the claim of the next, or
-// how long they overlapped. Where an operator has removed a claim, an overlap is the operator's, and does not count.
+// handler acts every 20 ms while its claim is trusted. The figures that the tests print are, when two members owned a partition
+// one after the other, the shortest margin between the end of the first one's trust and the claim of the next, or how long they
+// overlapped. Where an operator has removed a claim, an overlap is the operator's, and does not count.
 //
 // KIEL_TEST_LOG=1 makes the members log to the test's output.
 package attacks

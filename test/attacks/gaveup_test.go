@@ -15,8 +15,8 @@ func claims(r *zktest.Request) bool {
 	return r.Op == zktest.OpMulti && len(r.Ops) == 2 && r.Ops[0].Op == zktest.OpSetData && strings.HasSuffix(r.Ops[1].Path, "/owners/t:0")
 }
 
-// Execution §3: a claim is made, its reply is lost with the link, the plan changes, and the link comes back in the same
-// session. (That the same is so of a claim that never was on its way is tested in package ownership.)
+// Execution §3: a claim is made, its reply is lost with the link, the plan changes, and the link comes back in the same session.
+// (That the same is so of a claim that never was on its way is tested in package ownership.)
 func TestClaimWhoseCallerGaveUp(t *testing.T) {
 	attack(t, unowned, func(t *testing.T, off ...sabotage.Rule) *outcome {
 		return bubble(t, zktest.Options{TickTime: time.Second}, func(w *world) *outcome {

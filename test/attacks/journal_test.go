@@ -55,8 +55,8 @@ func (j *journal) observe(e ownership.Event) {
 	j.add(out)
 }
 
-// act notes that a handler acts, if its claim is trusted: the moment is taken before it asks, so that nothing that holds
-// up the process in between can make it late.
+// act notes that a handler acts, if its claim is trusted: the moment is taken before it asks, so that nothing that holds up the
+// process in between can make it late.
 func (j *journal) act(c *ownership.Claim) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -140,9 +140,9 @@ func terms(logs []eventlog.Log) []term {
 	return all
 }
 
-// margin returns the shortest time from the end of one member's trust to the beginning of another's term in the same
-// partition; below zero it is how long two members owned it. An orderly release has no margin and needs none. It is 0
-// when no partition changed hands.
+// margin returns the shortest time from the end of one member's trust to the beginning of another's term in the same partition;
+// below zero it is how long two members owned it. An orderly release has no margin and needs none. It is 0 when no partition
+// changed hands.
 func margin(all []term) time.Duration {
 	var shortest []time.Duration
 	for i, b := range all {

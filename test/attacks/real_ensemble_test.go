@@ -21,8 +21,8 @@ const (
 	quickLimit = 18
 )
 
-// The executions that need an ensemble, on real servers: §1 and §4 of the table in doc.go, and the cut follower. In the first two the
-// members that have all rules and those that do not sweep meet the same fault at the same time.
+// The executions that need an ensemble, on real servers: §1 and §4 of the table in doc.go, and the cut follower. In the first two
+// the members that have all rules and those that do not sweep meet the same fault at the same time.
 func TestOnARealEnsemble(t *testing.T) {
 	e := proxy.StartEnsemble(t, servers.ZooKeeperOptions{
 		Servers: 3, TickTime: quickTick, Config: map[string]string{"syncLimit": fmt.Sprint(quickLimit)},
@@ -32,8 +32,8 @@ func TestOnARealEnsemble(t *testing.T) {
 	})
 	t.Run("cut follower answers reads", func(t *testing.T) {
 		follower := e.FollowerIndex()
-		// A follower answers the requests of a session in order, so the Sync of the next sweep would soon hold up reads
-		// that were to prove the session alive: a second rule, by chance. Without sweeps there is only the first.
+		// A follower answers the requests of a session in order, so the Sync of the next sweep would soon hold up reads that were
+		// to prove the session alive: a second rule, by chance. Without sweeps there is only the first.
 		modes := map[string][]sabotage.Rule{"on": nil, "without sweeps": {sabotage.PossiblyMine}}
 		cutServer(t, e, follower, func() { e.CutFollower(follower) }, modes)
 	})
@@ -83,9 +83,9 @@ func cutServer(t *testing.T, e *proxy.Ensemble, index int, cut func(), modes map
 	}
 }
 
-// stopProcess stops a member's process (SIGSTOP) for a little less than the time after which it would first look for
-// another server. It wakes, and when its next proof of life is answered it and its follower are cut off from the rest. It
-// returns whether all that came about: the proof counted, and the leader did not hear of it.
+// stopProcess stops a member's process (SIGSTOP) for a little less than the time after which it would first look for another
+// server. It wakes, and when its next proof of life is answered it and its follower are cut off from the rest. It returns whether
+// all that came about: the proof counted, and the leader did not hear of it.
 func stopProcess(t *testing.T, e *proxy.Ensemble, name string) (o *outcome, exact bool) {
 	const (
 		timeout = 6 * time.Second
@@ -136,8 +136,8 @@ func stopProcess(t *testing.T, e *proxy.Ensemble, name string) (o *outcome, exac
 	return o, exact
 }
 
-// freezeLeader stops the leader's process while a member is connected to a follower; it is the next server that the member
-// asks. Since handshakes are bounded it comes back to the follower in time, and does not wait for the frozen server.
+// freezeLeader stops the leader's process while a member is connected to a follower; it is the next server that the member asks.
+// Since handshakes are bounded it comes back to the follower in time, and does not wait for the frozen server.
 func freezeLeader(t *testing.T, e *proxy.Ensemble) {
 	leader, follower := e.LeaderIndex(), e.FollowerIndex()
 	third := slices.Delete(slices.Clone(e.Addrs()), leader, leader+1)

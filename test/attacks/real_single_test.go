@@ -18,8 +18,8 @@ const (
 	expiry      = realTimeout + realTick + 5*time.Second // within that, whatever else the machine does
 )
 
-// The executions that need no ensemble, on a real server: §2, §3 and §6 of the table in doc.go. Each is a group of its own, and they run
-// at the same time.
+// The executions that need no ensemble, on a real server: §2, §3 and §6 of the table in doc.go. Each is a group of its own, and
+// they run at the same time.
 func TestOnARealServer(t *testing.T) {
 	t.Parallel()
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: realTick})

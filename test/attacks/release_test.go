@@ -14,8 +14,8 @@ import (
 
 const claimPath = "/kiel/groups/g/owners/t:0"
 
-// Execution §2: a member is told to release, loses its connection, and releases; its session expires, another claims,
-// and then the connection is back. There are two rules against it, and each is enough.
+// Execution §2: a member is told to release, loses its connection, and releases; its session expires, another claims, and then
+// the connection is back. There are two rules against it, and each is enough.
 func TestReleaseOutlivesItsSession(t *testing.T) {
 	run := func(t *testing.T, off ...sabotage.Rule) *outcome {
 		return bubble(t, zktest.Options{TickTime: time.Second}, func(w *world) *outcome {
@@ -42,8 +42,8 @@ func TestReleaseOutlivesItsSession(t *testing.T) {
 	t.Run("client per session alone", func(t *testing.T) { withstood(t, run(t, sabotage.GuardedRelease)) })
 }
 
-// Negative control "one client across sessions", which is §2 as it was measured: a delete that waits for a connection,
-// and a Sync after it, run in the session that comes next.
+// Negative control "one client across sessions", which is §2 as it was measured: a delete that waits for a connection, and a Sync
+// after it, run in the session that comes next.
 func TestRequestOutlivesItsSession(t *testing.T) {
 	o := &outcome{harms: map[harm]string{}}
 	synctest.Test(t, func(t *testing.T) {
@@ -98,9 +98,9 @@ func TestRequestOutlivesItsSession(t *testing.T) {
 	withstood(t, o)
 }
 
-// Negative control "bare delete as release": an operator removes the claim of a member that is about to release it and
-// does not hear of that at once; the next owner claims. That two own it for a moment is the operator's doing; that the
-// release then takes the claim from its owner would be ours.
+// Negative control "bare delete as release": an operator removes the claim of a member that is about to release it and does not
+// hear of that at once; the next owner claims. That two own it for a moment is the operator's doing; that the release then takes
+// the claim from its owner would be ours.
 func TestBareDeleteAsRelease(t *testing.T) {
 	attack(t, claimLost, func(t *testing.T, off ...sabotage.Rule) *outcome {
 		return bubble(t, zktest.Options{}, func(w *world) *outcome {

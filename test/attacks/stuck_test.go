@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Execution §10: of 50 handlers one ignores that its partition was revoked. The other 49 are at work and did nothing
-// wrong: those that go elsewhere are handed over, those that stay are not to notice.
+// Execution §10: of 50 handlers one ignores that its partition was revoked. The other 49 are at work and did nothing wrong: those
+// that go elsewhere are handed over, those that stay are not to notice.
 func TestHandlerThatIgnoresRevocation(t *testing.T) {
 	attack(t, dropped, func(t *testing.T, off ...sabotage.Rule) *outcome {
 		return bubble(t, zktest.Options{}, func(w *world) *outcome {

@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// freezer is a log that holds up who writes a certain message to it: the goroutine that sends the proofs of life then
-// stands still, as all of a process does that was stopped.
+// freezer is a log that holds up who writes a certain message to it: the goroutine that sends the proofs of life then stands
+// still, as all of a process does that was stopped.
 type freezer struct {
 	slog.Handler
 	message string
@@ -31,8 +31,8 @@ func (f freezer) Handle(_ context.Context, r slog.Record) error {
 
 func (f freezer) WithAttrs([]slog.Attr) slog.Handler { return f }
 
-// Execution §4: a proof of life through a follower does not touch the session at the leader before the follower next
-// reports. A process that stood still proves itself, and then it and its follower are cut off from the rest.
+// Execution §4: a proof of life through a follower does not touch the session at the leader before the follower next reports. A
+// process that stood still proves itself, and then it and its follower are cut off from the rest.
 func TestProofThroughAFollower(t *testing.T) {
 	const (
 		timeout = 6 * time.Second

@@ -96,8 +96,8 @@ func judge(logs []eventlog.Log) *outcome {
 	return o
 }
 
-// attack runs an execution twice: with all rules, and then it must end well; and with rules off, and then it must do the
-// harm that the rules are there to prevent, else it shows nothing.
+// attack runs an execution twice: with all rules, and then it must end well; and with rules off, and then it must do the harm
+// that the rules are there to prevent, else it shows nothing.
 func attack(t *testing.T, want harm, run func(t *testing.T, off ...sabotage.Rule) *outcome, rules ...sabotage.Rule) {
 	t.Helper()
 	t.Run("on", func(t *testing.T) { withstood(t, run(t)) })

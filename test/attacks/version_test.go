@@ -136,8 +136,8 @@ type place interface {
 
 const versionTimeout = 6 * time.Second
 
-// oldCommit holds up a commit, has an operator delete all that there is of partition 0 and of its owner (a topic that is
-// cleaned up), and lets the commit go on when another owns the partition. The new epoch has the version of the old one.
+// oldCommit holds up a commit, has an operator delete all that there is of partition 0 and of its owner (a topic that is cleaned
+// up), and lets the commit go on when another owns the partition. The new epoch has the version of the old one.
 func oldCommit(t *testing.T, g *group, p place, compare bool) *outcome {
 	s := newStore("/offset-of-"+g.name, compare)
 	op := operator(g, p)
@@ -175,8 +175,8 @@ func oldCommit(t *testing.T, g *group, p place, compare bool) *outcome {
 	return o
 }
 
-// Execution §6: a version is no identity once the znode was deleted. The rule is for users' stores: check the epoch and
-// compare the version of what is written; without the second the old owner's commit goes through.
+// Execution §6: a version is no identity once the znode was deleted. The rule is for users' stores: check the epoch and compare
+// the version of what is written; without the second the old owner's commit goes through.
 func TestVersionIsNoIdentity(t *testing.T) {
 	run := func(t *testing.T, compare bool) *outcome {
 		return bubble(t, zktest.Options{TickTime: time.Second}, func(w *world) *outcome {
@@ -218,8 +218,8 @@ func foreignEpoch(t *testing.T, g *group, p place, off ...sabotage.Rule) *outcom
 	return o
 }
 
-// Execution §6: a holder that finds its epoch changed treats the claim as lost. If it does not, it owns what it can't
-// write. (Package ownership tests what else operators do, in TestOperator.)
+// Execution §6: a holder that finds its epoch changed treats the claim as lost. If it does not, it owns what it can't write.
+// (Package ownership tests what else operators do, in TestOperator.)
 func TestClaimWhoseEpochChanged(t *testing.T) {
 	attack(t, stalled, func(t *testing.T, off ...sabotage.Rule) *outcome {
 		return bubble(t, zktest.Options{TickTime: time.Second}, func(w *world) *outcome {

@@ -21,8 +21,8 @@ var keep = flag.Bool("keep", false, "measure allocation functions at all sizes a
 // goals are what plans may take at functions.Sizes, in milliseconds.
 var goals = []float64{0.09, 1.3, 10, 90, 120}
 
-// TestAllocationTimes times the allocation functions beside those of Kafka clients; see package functions
-// for what is timed. With one round it is the smallest size only.
+// TestAllocationTimes times the allocation functions beside those of Kafka clients; see package functions for what is timed. With
+// one round it is the smallest size only.
 func TestAllocationTimes(t *testing.T) {
 	sizes := functions.Sizes()
 	if *rounds == 1 && !*keep {
@@ -85,8 +85,7 @@ func machine(t *testing.T) functions.Machine {
 	return m
 }
 
-// moveGoals are what functions may move at functions.MoveSizes, as a multiple of the least, when one joins and when one
-// leaves.
+// moveGoals are what functions may move at functions.MoveSizes, as a multiple of the least, when one joins and when one leaves.
 var moveGoals = map[string][][2]float64{
 	"Balanced":        {{1.25, 1.22}, {1.9, 1.9}, {3.2, 4.7}},
 	"Ordinal":         {{1, 1}, {1, 1}, {1, 1}},
@@ -99,9 +98,9 @@ var totalSpread = map[string]int{"Balanced": 1, "TopicBalanced": 1, "Ordinal": 1
 // topicSpread is the same of the partitions of one topic.
 var topicSpread = map[string]int{"TopicBalanced": 1, "CoPartitioned": 1, "Range": 1, "RoundRobin": 1}
 
-// TestAllocationMovement measures what allocation functions move when one member joins and when one leaves, and how
-// even they are, and that testdata, of which the documentation is made, says the same. With one round it is done for
-// the smallest groups only.
+// TestAllocationMovement measures what allocation functions move when one member joins and when one leaves, and how even they
+// are, and that testdata, of which the documentation is made, says the same. With one round it is done for the smallest groups
+// only.
 func TestAllocationMovement(t *testing.T) {
 	most := math.MaxInt
 	if *rounds == 1 && !*keep {

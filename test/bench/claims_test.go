@@ -11,9 +11,8 @@ import (
 	"github.com/kielgo/kiel/test/servers"
 )
 
-// TestClaimThousand measures how long one member needs to claim 1,000 partitions,
-// alone in its group, from its first snapshot to the last handler's start; the
-// first round makes the epoch znodes, the later ones find them.
+// TestClaimThousand measures how long one member needs to claim 1,000 partitions, alone in its group, from its first snapshot to
+// the last handler's start; the first round makes the epoch znodes, the later ones find them.
 func TestClaimThousand(t *testing.T) {
 	const partitions = 1000
 	for name, nodes := range map[string]int{"one server": 1, "ensemble of three": 3} {

@@ -30,10 +30,9 @@ var (
 // dataPathTimeout is how long one client may take for one topic.
 const dataPathTimeout = 5 * time.Minute
 
-// TestDataPath measures what a message costs several clients that read the same topic from a real Kafka: see package
-// datapath. Each client is a process of its own; they take turns. It fails when a client does not read each message once, in
-// order, or leaves without having committed its end. Without -keep and -cells one small topic is read, and no figure means
-// anything.
+// TestDataPath measures what a message costs several clients that read the same topic from a real Kafka: see package datapath.
+// Each client is a process of its own; they take turns. It fails when a client does not read each message once, in order, or
+// leaves without having committed its end. Without -keep and -cells one small topic is read, and no figure means anything.
 func TestDataPath(t *testing.T) {
 	r := newDataPathRig(t)
 	all, times := []datapath.Cell{{Size: 100, Partitions: 8, Compression: "zstd"}}, 1

@@ -79,8 +79,8 @@ func (w *world) read() {
 	}
 }
 
-// settle waits until the live processes own everything evenly and every partition has been handed a message, and returns how long after
-// since that happened which happened then.
+// settle waits until the live processes own everything evenly and every partition has been handed a message, and returns how long
+// after since that happened which happened then.
 func (w *world) settle(since int64) timeline {
 	w.t.Helper()
 	w.log = w.log[:0]

@@ -16,8 +16,8 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// TestLoadOnZooKeeper measures what a group to which nothing happens costs ZooKeeper: with two numbers of partitions, to tell what
-// members cost and what partitions do.
+// TestLoadOnZooKeeper measures what a group to which nothing happens costs ZooKeeper: with two numbers of partitions, to tell
+// what members cost and what partitions do.
 func TestLoadOnZooKeeper(t *testing.T) {
 	for _, each := range []int{5, 50} {
 		t.Run(fmt.Sprint(each, " each"), func(t *testing.T) { load(t, 20, each) })

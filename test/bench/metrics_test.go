@@ -15,9 +15,10 @@ const mostMetrics = 0.03
 // enoughRounds is from how many rounds on a median is compared with mostMetrics.
 const enoughRounds = 5
 
-// TestCostOfMetrics measures what a message, and a member that has nothing to do, cost with metrics that are registered and asked for,
-// beside the same without. The two take turns. With -rounds of 5 or more it fails when metrics cost more than 3 %, in the median and in the
-// best rounds, since other programs only ever make a round slower; with fewer they work, and no figure means anything.
+// TestCostOfMetrics measures what a message, and a member that has nothing to do, cost with metrics that are registered and asked
+// for, beside the same without. The two take turns. With -rounds of 5 or more it fails when metrics cost more than 3 %, in the
+// median and in the best rounds, since other programs only ever make a round slower; with fewer they work, and no figure means
+// anything.
 func TestCostOfMetrics(t *testing.T) {
 	r := newDataPathRig(t)
 	measured := *rounds >= enoughRounds

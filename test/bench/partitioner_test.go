@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// TestPartitionThousand measures how long a member that is alone needs to acquire the locks of 1,000 items, and to release
-// them. The first round creates the locks' directories, the later ones find them.
+// TestPartitionThousand measures how long a member that is alone needs to acquire the locks of 1,000 items, and to release them.
+// The first round creates the locks' directories, the later ones find them.
 func TestPartitionThousand(t *testing.T) {
 	const items = 1000
 	for name, start := range map[string]func() string{

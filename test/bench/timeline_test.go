@@ -29,8 +29,8 @@ type timelines struct {
 	line       timeline
 }
 
-// check asserts that all was claimed in time. What the README promises is asserted in virtual time; these looser bounds show a regression on
-// a busy machine too.
+// check asserts that all was claimed in time. What the README promises is asserted in virtual time; these looser bounds show a
+// regression on a busy machine too.
 func (l timelines) check(t *testing.T) {
 	t.Helper()
 	if worst := slices.Max(l.line[eventlog.Claimed]); worst > l.bound {
@@ -77,8 +77,8 @@ func seconds(ds []time.Duration) string {
 	return fmt.Sprintf("%.2f s, %.2f s", ds[(len(ds)-1)/2].Seconds(), ds[len(ds)-1].Seconds())
 }
 
-// TestHandover measures what happens when the fifth of five processes that share 64 partitions with steady traffic joins, leaves, is killed,
-// is cut off from ZooKeeper, and comes back, on real servers.
+// TestHandover measures what happens when the fifth of five processes that share 64 partitions with steady traffic joins, leaves,
+// is killed, is cut off from ZooKeeper, and comes back, on real servers.
 func TestHandover(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})

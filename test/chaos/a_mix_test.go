@@ -236,8 +236,8 @@ func TestMix(t *testing.T) {
 	t.Attr("seed", fmt.Sprint(number))
 	zk := proxy.StartEnsemble(t, servers.ZooKeeperOptions{TickTime: tick})
 	x := &mix{
-		// A server that comes back and catches up with the creation of a session gives it its time again, without anybody being told,
-		// though its client is dead: who waits for its name has the time for that.
+		// A server that comes back and catches up with the creation of a session gives it its time again, without anybody being
+		// told, though its client is dead: who waits for its name has the time for that.
 		fleet: newFleet(t, mixed, options{zookeeper: join(zk.Addrs()...), granted: 2 * timeout}),
 		rng:   rand.New(rand.NewPCG(number, 0)), zk: zk, thieves: map[*member]*thief{},
 		taken: map[string]int{}, hits: map[string]int{}, missed: map[string]int{},

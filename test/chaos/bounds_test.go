@@ -9,13 +9,13 @@ import (
 
 // bound is what is promised of a time that is measured a few times.
 //
-// A machine with many more processes than processors is late now and then, by no fault of who is measured. So it is the best
-// of the tries, or the median, that must keep limit. But no try may take longer than most, however busy the machine: a longer
-// one did not happen late, it happened in another way, after something else had been waited for in vain.
+// A machine with many more processes than processors is late now and then, by no fault of who is measured. So it is the best of
+// the tries, or the median, that must keep limit. But no try may take longer than most, however busy the machine: a longer one
+// did not happen late, it happened in another way, after something else had been waited for in vain.
 type bound struct{ limit, most time.Duration }
 
-// What else could have been waited for, by what the library documents. No try may be as long, but for the end of a session,
-// which others do have to wait for, and which a busy machine tells them late.
+// What else could have been waited for, by what the library documents. No try may be as long, but for the end of a session, which
+// others do have to wait for, and which a busy machine tells them late.
 const (
 	// sessionEnds is when whoever is dead, or has lost its session, has been replaced: T, a tick of the servers, and a second.
 	sessionEnds = timeout + tick + time.Second
@@ -23,8 +23,8 @@ const (
 	busy = 2 * time.Second
 	// unasked is when members begin to look again at what nobody told them to have changed: 4/5 T, see [session].
 	unasked = timeout * 4 / 5
-	// uselessServer is how long one server can keep a client: the pause before it is tried is a second at most, it has a
-	// second to accept the connection, and one to answer the handshake, see [session].
+	// uselessServer is how long one server can keep a client: the pause before it is tried is a second at most, it has a second
+	// to accept the connection, and one to answer the handshake, see [session].
 	uselessServer = 3 * time.Second
 	// electionT is T where a leader is killed, and outlived is how long trust lasts then: whoever waits longer for a leader, and
 	// for its answer, has lost it.
@@ -43,8 +43,8 @@ var (
 	// closedBound is until all is owned when somebody else has closed a member's session. At most it is as if the member had
 	// crashed: nobody knew that the session had ended.
 	closedBound = bound{700 * time.Millisecond, sessionEnds}
-	// resumeBound is until all is owned when servers are back. Members that have been refused for long try again after a
-	// second at most. At most it is as if their sessions had ended.
+	// resumeBound is until all is owned when servers are back. Members that have been refused for long try again after a second
+	// at most. At most it is as if their sessions had ended.
 	resumeBound = bound{2 * time.Second, sessionEnds}
 
 	// moveBound is until all is owned when a member joins or leaves in order.
@@ -56,14 +56,14 @@ var (
 
 	// uselessBound is for how long a useless server may keep writes from being answered.
 	uselessBound = bound{1200 * time.Millisecond, uselessServer}
-	// electedBound is for how long no write may be answered after there is a leader again. How long the election takes, and
-	// what comes before it when the leader is asked to end, is ZooKeeper's affair.
+	// electedBound is for how long no write may be answered after there is a leader again. How long the election takes, and what
+	// comes before it when the leader is asked to end, is ZooKeeper's affair.
 	electedBound = bound{100 * time.Millisecond, uselessServer}
-	// pauseBound is how long a session may pause between two tries to connect while the servers elect a leader. After a
-	// second in vain it pauses for longer, by and by.
+	// pauseBound is how long a session may pause between two tries to connect while the servers elect a leader. After a second in
+	// vain it pauses for longer, by and by.
 	pauseBound = bound{150 * time.Millisecond, uselessServer}
-	// stoppedBound is for how long no write may be answered when a follower is asked to end, which takes its time: what it
-	// takes a stock client.
+	// stoppedBound is for how long no write may be answered when a follower is asked to end, which takes its time: what it takes
+	// a stock client.
 	stoppedBound = bound{1350 * time.Millisecond, outlived}
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// wrongClock is a member's clock that jumps, and of which the monotonic half can stand still, as that of a machine does which
-// is suspended.
+// wrongClock is a member's clock that jumps, and of which the monotonic half can stand still, as that of a machine does which is
+// suspended.
 type wrongClock struct {
 	mu      sync.Mutex
 	begun   time.Time
@@ -55,8 +55,8 @@ func (c *wrongClock) resume() {
 	c.still = time.Time{}
 }
 
-// Scenario 16: a member's clock jumps, or its machine is suspended: trust may end too early, and never too late. Nobody but
-// root can do that to a process, so members live in this one, on real servers.
+// Scenario 16: a member's clock jumps, or its machine is suspended: trust may end too early, and never too late. Nobody but root
+// can do that to a process, so members live in this one, on real servers.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	const timeout = 6 * time.Second

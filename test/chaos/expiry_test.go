@@ -58,8 +58,8 @@ func (th *thief) closeNext() {
 	wait.Until(f.t, settleLimit, th.close, func() string { return "a session is closed" })
 }
 
-// closed waits until the member has been told of each session that was closed, and lives in another one, and says that there
-// were so many.
+// closed waits until the member has been told of each session that was closed, and lives in another one, and says that there were
+// so many.
 func (th *thief) closed(times int) {
 	f := th.m.f
 	f.t.Helper()

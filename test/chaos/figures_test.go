@@ -142,8 +142,8 @@ func (f *fleet) of(i *incident) measured {
 	if first > 0 {
 		r.detect = time.Duration(first - i.at)
 	}
-	// All is owned when it was seen to be so; else at the end, for trust that had just ended then is in the logs by now; else,
-	// of what the group had no time to settle from, when it was settled from what came next.
+	// All is owned when it was seen to be so; else at the end, for trust that had just ended then is in the logs by now; else, of
+	// what the group had no time to settle from, when it was settled from what came next.
 	looks := []look{{i.settled, i.healed}, {until, i.healed}}
 	for _, next := range f.incidents {
 		if i.settled == 0 && next.at > i.at {
@@ -171,8 +171,8 @@ type figures struct {
 
 var figureNames = [...]string{"detect", "owned", "overlap", "duplicates", "lost", "rebalances"}
 
-// figures reports, of each incident, what it did to the group, and of the scenario the six figures that all have. What can't
-// be said fails the test, see [fleet.sum].
+// figures reports, of each incident, what it did to the group, and of the scenario the six figures that all have. What can't be
+// said fails the test, see [fleet.sum].
 func (f *fleet) figures(r *eventlog.Report) {
 	f.t.Helper()
 	f.reported = true

@@ -15,8 +15,8 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// settleLimit is how long a group may take to own everything: generous, since what it took is reported, and what must hold
-// is asserted by the scenario.
+// settleLimit is how long a group may take to own everything: generous, since what it took is reported, and what must hold is
+// asserted by the scenario.
 const settleLimit = 60 * time.Second
 
 // options say how a [fleet] is made; the zero value is a group of no members yet on what all scenarios share.

@@ -124,8 +124,8 @@ func (h marker) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consume
 	return nil
 }
 
-// line turns what a consumer observed into a line of the log of events, as demo-consumer does. When trust ended by a clock
-// that is wrong is nothing to go by: what counts then is when it was said, by a clock that is right.
+// line turns what a consumer observed into a line of the log of events, as demo-consumer does. When trust ended by a clock that
+// is wrong is nothing to go by: what counts then is when it was said, by a clock that is right.
 func line(member string, e consumer.Event, right bool) eventlog.Event {
 	l := eventlog.Event{Member: member, Event: string(e.Kind), Version: e.Version, Token: e.Token}
 	if e.Session != 0 {

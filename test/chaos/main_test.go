@@ -1,33 +1,33 @@
 // Package chaos_test breaks what a group stands on, one thing at a time and then at random: whole processes against a real
-// ensemble of three ZooKeeper servers and a real Kafka. What the processes log of themselves is judged by a program of its
-// own, check-events: never two owners, nothing lost, no commit by who does not own.
+// ensemble of three ZooKeeper servers and a real Kafka. What the processes log of themselves is judged by a program of its own,
+// check-events: never two owners, nothing lost, no commit by who does not own.
 //
 // A scenario is a test: it starts a [fleet], lets it settle, breaks something by way of [fleet.measure], and ends with
-// [fleet.finish]. What it measured is reported as attributes of the test. Times must keep what is promised at best of a few,
-// see [bound]: there are many more processes than processors; and no try may take longer than what it is told by that something
-// else has happened. What must not be at all, two owners or a lost message, must never be, and nobody may lose his trust by the
-// way, unless [stalls] tells that the machine stood still in that moment, which must be rare. A fault counts when it has hit
+// [fleet.finish]. What it measured is reported as attributes of the test. Times must keep what is promised at best of a few, see
+// [bound]: there are many more processes than processors; and no try may take longer than what it is told by that something else
+// has happened. What must not be at all, two owners or a lost message, must never be, and nobody may lose his trust by the way,
+// unless [stalls] tells that the machine stood still in that moment, which must be rare. A fault counts when it has hit
 // something, see [strike].
 //
 // Every scenario reports the same six figures, see [fleet.figures]: how long it took from a fault, and whatever else is an
-// [incident], until somebody noticed (detect); from its end, or from the beginning if it does not last, until all was owned
-// for good (owned; 0 if it was all the while); how many pairs of owners a partition had at a time (overlap); the messages that
-// were handed out again (duplicates) or never (lost); and for how many views each member took or gave up something, from the
-// first fault on (rebalances). They are taken from the members' logs, not by hand: a scenario without them fails.
+// [incident], until somebody noticed (detect); from its end, or from the beginning if it does not last, until all was owned for
+// good (owned; 0 if it was all the while); how many pairs of owners a partition had at a time (overlap); the messages that were
+// handed out again (duplicates) or never (lost); and for how many views each member took or gave up something, from the first
+// fault on (rebalances). They are taken from the members' logs, not by hand: a scenario without them fails.
 //
 // When a member has stopped is known from its own log, for nobody else can tell. Who stops others at the latest moment is not
-// believed without more: nothing that it handed out or committed may be later, and the next owner's claim may not be earlier,
-// for which check-events looks in all logs, and a message after the end of the ephemeral fails [fleet.stopsBefore] too. Logs
-// are written by the clock of the machine, which no test sets wrong: clocks that are wrong tell members when trust ends, not
-// what time it is in their logs.
+// believed without more: nothing that it handed out or committed may be later, and the next owner's claim may not be earlier, for
+// which check-events looks in all logs, and a message after the end of the ephemeral fails [fleet.stopsBefore] too. Logs are
+// written by the clock of the machine, which no test sets wrong: clocks that are wrong tell members when trust ends, not what
+// time it is in their logs.
 //
-// Scenarios have numbers: 1 a session closed by a third party; 2 a member that is cut off, 3 its server; 4 frozen, 5 killed,
-// 6 leaving, 7 restarted members; ZooKeeper's leader 8 killed and 9 frozen; 10 no quorum; 11 data lost; 12 znodes deleted;
-// 13 garbage in the set; 14 lost replies; 15 slow networks; 16 wrong clocks; 17 names; 19 refusals; 20 sessions that end again
-// and again; 21 useless servers; 22 leaving at any moment; 28 all at random. For 16 nobody but root could change the clock
-// of a process: members live in the test, with clocks of their own. Clocks that are slow or fast, and machines that sleep with
-// all that runs on them, are in test/sim ("slow clock", "suspended" …) and in session's TestTrustClocks and TestClockJumps.
-// Many members that join at once, 18, are test/stack's TestStormOfJoins.
+// Scenarios have numbers: 1 a session closed by a third party; 2 a member that is cut off, 3 its server; 4 frozen, 5 killed, 6
+// leaving, 7 restarted members; ZooKeeper's leader 8 killed and 9 frozen; 10 no quorum; 11 data lost; 12 znodes deleted; 13
+// garbage in the set; 14 lost replies; 15 slow networks; 16 wrong clocks; 17 names; 19 refusals; 20 sessions that end again and
+// again; 21 useless servers; 22 leaving at any moment; 28 all at random. For 16 nobody but root could change the clock of a
+// process: members live in the test, with clocks of their own. Clocks that are slow or fast, and machines that sleep with all
+// that runs on them, are in test/sim ("slow clock", "suspended" …) and in session's TestTrustClocks and TestClockJumps. Many
+// members that join at once, 18, are test/stack's TestStormOfJoins.
 package chaos_test
 
 import (

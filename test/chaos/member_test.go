@@ -125,8 +125,8 @@ func TestFrozen(t *testing.T) {
 	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }
 
-// takesHandsOff freezes two members for two session timeouts, and says that others take over and that the two do nothing when they wake.
-// Page has the metrics of the first. It returns how long it took until all was owned by others.
+// takesHandsOff freezes two members for two session timeouts, and says that others take over and that the two do nothing when
+// they wake. Page has the metrics of the first. It returns how long it took until all was owned by others.
 func (f *fleet) takesHandsOff(victim, second *member, page page) time.Duration {
 	f.t.Helper()
 	refused := func() float64 { return page.sum(f.t, "kiel_consumer_commits_total", `result="fenced"`) }
@@ -152,9 +152,10 @@ func (f *fleet) takesHandsOff(victim, second *member, page page) time.Duration {
 	return over.owned
 }
 
-// keepsTrust says that nobody loses his trust by something that lasts for half a session timeout. So long is what is left of it, if
-// the last proof that the session is alive was as old as it may be, T/6, and what comes after it takes no time. So it begins right
-// after such a proof, which passes a member's links, and has T/6 for what comes after it; if the machine needs longer there are some tries.
+// keepsTrust says that nobody loses his trust by something that lasts for half a session timeout. So long is what is left of it,
+// if the last proof that the session is alive was as old as it may be, T/6, and what comes after it takes no time. So it begins
+// right after such a proof, which passes a member's links, and has T/6 for what comes after it; if the machine needs longer there
+// are some tries.
 func (f *fleet) keepsTrust(name string, links proxy.Links, do func() (since int64)) {
 	f.t.Helper()
 	lost := 0
@@ -184,9 +185,9 @@ func (f *fleet) proves(links proxy.Links) {
 	wait.Pass(f.t, f.opts.timeout/40)
 }
 
-// proveSilence looks at what a member did from the moment at which it woke until it owned something again: it may not commit.
-// It returns how many messages of a partition it handed out, at most. What was about to be handed out in the very moment of the
-// stop is in the log later: one of each partition, since each has a goroutine that hands out one after the other.
+// proveSilence looks at what a member did from the moment at which it woke until it owned something again: it may not commit. It
+// returns how many messages of a partition it handed out, at most. What was about to be handed out in the very moment of the stop
+// is in the log later: one of each partition, since each has a goroutine that hands out one after the other.
 func (f *fleet) proveSilence(m *member, woken int64) (late int) {
 	f.t.Helper()
 	handed := map[int32]int{}
@@ -212,8 +213,8 @@ func (f *fleet) proveSilence(m *member, woken int64) (late int) {
 	return late
 }
 
-// waitsForCommit says whether a member has done with a message after its last commit, which is not so long ago that the next is near.
-// It commits once a second.
+// waitsForCommit says whether a member has done with a message after its last commit, which is not so long ago that the next is
+// near. It commits once a second.
 func (m *member) waitsForCommit(now int64) bool {
 	for _, e := range slices.Backward(m.events) {
 		if e.Event == eventlog.Committed {
@@ -223,8 +224,8 @@ func (m *member) waitsForCommit(now int64) bool {
 	return false
 }
 
-// unstored lists the partitions of which a member had done with messages that it had not committed, when it took its hands off after
-// it had woken; or has, if it has not yet.
+// unstored lists the partitions of which a member had done with messages that it had not committed, when it took its hands off
+// after it had woken; or has, if it has not yet.
 func (m *member) unstored(woken int64) (list []int32) {
 	done, stored := map[int32]int64{}, map[int32]int64{}
 	for _, e := range m.events {
@@ -292,8 +293,8 @@ func TestNames(t *testing.T) {
 	f.repeatedOnlyAfter(f.finish(), "killed")
 }
 
-// Scenarios 8 and 17 together: while a member that is started again waits for its old self to go, the leader changes, which
-// gives the old session its time again.
+// Scenarios 8 and 17 together: while a member that is started again waits for its old self to go, the leader changes, which gives
+// the old session its time again.
 func TestNameWhileTheLeaderChanges(t *testing.T) {
 	t.Parallel()
 	zk := startEnsemble(t, servers.ZooKeeperOptions{})

@@ -12,9 +12,9 @@ import (
 	"github.com/kielgo/kiel/test/members"
 )
 
-// unrest lists what members did after a time though nothing happened: who lost his trust or a claim, was asked to hand over,
-// or claimed something. Excused is only who lost his trust in a moment in which the machine stood still, and with him what
-// came after: he claims again, and if his session has ended the others take what he had, and give it back.
+// unrest lists what members did after a time though nothing happened: who lost his trust or a claim, was asked to hand over, or
+// claimed something. Excused is only who lost his trust in a moment in which the machine stood still, and with him what came
+// after: he claims again, and if his session has ended the others take what he had, and give it back.
 func unrest(all []*member, since int64, excused func(eventlog.Event) bool) (wrong []string) {
 	from := int64(math.MaxInt64) // since which something may happen
 	for _, m := range all {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// double is two processes with one name, of which one is to give up: the second, unless it found the name free because the
-// first had lost its session.
+// double is two processes with one name, of which one is to give up: the second, unless it found the name free because the first
+// had lost its session.
 type double struct{ first, second *member }
 
 // duplicate starts a second process of a name that is taken.

@@ -281,8 +281,8 @@ func (x *mix) closeSession() (string, func() bool, bool) {
 	return "close the session of " + m.Name, nil, true
 }
 
-// operate lets an operator do something, if there are servers that answer. His client is a stock one, which would hang
-// for a minute in a server that does not.
+// operate lets an operator do something, if there are servers that answer. His client is a stock one, which would hang for a
+// minute in a server that does not.
 func (x *mix) operate(do func(*operator) error) bool {
 	leader := x.zk.Leader()
 	if x.broken() || leader == nil {

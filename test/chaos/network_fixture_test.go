@@ -123,8 +123,8 @@ func (f *fleet) tokens() map[string]map[int32]int64 {
 	return held
 }
 
-// unmoved says that everybody holds what he held at a time, in the same session and under the same claims, and nobody was
-// asked to hand anything over. Trust may have been lost for a while: it returns how often it was.
+// unmoved says that everybody holds what he held at a time, in the same session and under the same claims, and nobody was asked
+// to hand anything over. Trust may have been lost for a while: it returns how often it was.
 func (f *fleet) unmoved(what string, before map[string]map[int32]int64, since int64) (lost int) {
 	f.t.Helper()
 	f.read()

@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/test/servers"
 )
 
-// cutServer runs a group of three on an ensemble behind proxies, with one member that knows one server only, cuts that
-// server off, and heals when the others own everything.
+// cutServer runs a group of three on an ensemble behind proxies, with one member that knows one server only, cuts that server
+// off, and heals when the others own everything.
 func cutServer(t *testing.T, scenario int, timeout time.Duration, opts servers.ZooKeeperOptions,
 	which func(*proxy.Ensemble) int, cut func(*proxy.Ensemble, int),
 ) {
@@ -49,8 +49,8 @@ func cutServer(t *testing.T, scenario int, timeout time.Duration, opts servers.Z
 	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }
 
-// Scenario 3: a follower is cut off from its leader. It answers the reads of the member that is connected to it for longer
-// than that member's session lives.
+// Scenario 3: a follower is cut off from its leader. It answers the reads of the member that is connected to it for longer than
+// that member's session lives.
 func TestFollowerCutOff(t *testing.T) {
 	t.Parallel()
 	cutServer(t, 3, timeout, servers.ZooKeeperOptions{TickTime: tick, Config: map[string]string{"syncLimit": "12"}},
@@ -58,8 +58,8 @@ func TestFollowerCutOff(t *testing.T) {
 		(*proxy.Ensemble).CutFollower)
 }
 
-// The leader is cut off on one side only: its followers see resets and elect another, it sees silence and answers reads and
-// syncs for syncLimit + 1 ticks more.
+// The leader is cut off on one side only: its followers see resets and elect another, it sees silence and answers reads and syncs
+// for syncLimit + 1 ticks more.
 func TestLeaderCutOnOneSide(t *testing.T) {
 	t.Parallel()
 	const timeout = 6 * time.Second // the others' trust is to outlive the election on a busy machine

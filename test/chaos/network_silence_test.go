@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/test/proxy"
 )
 
-// Scenario 21: of two servers one accepts connections and is of no use otherwise. A member that loses its connection to the
-// other tries this one first, and must not stay long.
+// Scenario 21: of two servers one accepts connections and is of no use otherwise. A member that loses its connection to the other
+// tries this one first, and must not stay long.
 func TestUselessServer(t *testing.T) {
 	t.Parallel()
 	const (

@@ -136,8 +136,8 @@ func (f *fleet) stopped(since int64) []int32 {
 	return slices.Compact(list)
 }
 
-// repairs breaks something, which do does and says when, and waits until all is owned and what else is asked for is so.
-// Only some partitions may be stopped by it; the others stay with their owners, under the same claims.
+// repairs breaks something, which do does and says when, and waits until all is owned and what else is asked for is so. Only some
+// partitions may be stopped by it; the others stay with their owners, under the same claims.
 func (f *fleet) repairs(name string, may []int32, do func() int64, ok func(since int64) bool) {
 	f.t.Helper()
 	bestOf(f.t, name, repairBound, func() time.Duration {

@@ -43,8 +43,8 @@ func (f *fleet) moved(away string, names ...string) (list []int32) {
 	return list
 }
 
-// owned says whether the working processes own everything, each what the function gives it, and have processed a message
-// on each partition. (Shares that are even are not enough: they are for a moment while views differ.)
+// owned says whether the working processes own everything, each what the function gives it, and have processed a message on each
+// partition. (Shares that are even are not enough: they are for a moment while views differ.)
 func (f *fleet) owned() bool {
 	names, members, total := []string{}, map[string]*member{}, 0
 	for _, m := range f.working() {

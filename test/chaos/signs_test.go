@@ -10,9 +10,9 @@ import (
 	"github.com/kielgo/kiel/test/members"
 )
 
-// firstSign returns when the logs first tell, between two times, that somebody noticed something, or 0: he lost his
-// trust or a claim, was asked to hand over, agreed on a new view, or said in his own log that something is wrong with
-// ZooKeeper. Who has just come, or was asked to leave, has other reasons for events.
+// firstSign returns when the logs first tell, between two times, that somebody noticed something, or 0: he lost his trust or a
+// claim, was asked to hand over, agreed on a new view, or said in his own log that something is wrong with ZooKeeper. Who has
+// just come, or was asked to leave, has other reasons for events.
 func (f *fleet) firstSign(from, to int64) (first int64) {
 	sign := func(t int64) {
 		if t > from && t <= to && (first == 0 || t < first) {

@@ -160,8 +160,8 @@ func (m *member) distrust(since int64) (times, unexcused int) {
 	return times, unexcused
 }
 
-// repeatedOnlyAfter says that messages may be handed out twice only after terms that ended in some ways. Unless that trust
-// ended is one of them nobody may have lost it, other than because the machine was too busy, which is reported.
+// repeatedOnlyAfter says that messages may be handed out twice only after terms that ended in some ways. Unless that trust ended
+// is one of them nobody may have lost it, other than because the machine was too busy, which is reported.
 func (f *fleet) repeatedOnlyAfter(r *eventlog.Report, causes ...string) {
 	f.t.Helper()
 	expected := map[string]bool{}

@@ -17,7 +17,8 @@ import (
 )
 
 // Limits of leaving: where nothing answers a member has 30 s, its StopTimeout, and its process a moment. That is all that is
-// promised; else it should be gone at once, or in a second if it has a handshake to give up, and as soon as a busy machine lets it.
+// promised; else it should be gone at once, or in a second if it has a handshake to give up, and as soon as a busy machine lets
+// it.
 const (
 	leaveBound = 5 * time.Second
 	stopBound  = 32 * time.Second
@@ -87,7 +88,8 @@ func TestStopWhileStarting(t *testing.T) {
 
 func TestStopInARebalance(t *testing.T) {
 	t.Parallel()
-	// Handing over takes as long as what a handler has in hand, which it nearly always has: many times the time between two looks.
+	// Handing over takes as long as what a handler has in hand, which it nearly always has: many times the time between two
+	// looks.
 	f := newFleet(t, 22, options{beat: 400 * time.Millisecond, flags: []string{"--work", "400ms"}})
 	f.startAll(3)
 	most, within := time.Duration(0), 0

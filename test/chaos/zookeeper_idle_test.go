@@ -9,8 +9,8 @@ import (
 	"github.com/kielgo/kiel/test/members"
 )
 
-// idleness notes when a session without a connection does not try to get one: from the end of each connection, or of a dial
-// that failed, until the next dial.
+// idleness notes when a session without a connection does not try to get one: from the end of each connection, or of a dial that
+// failed, until the next dial.
 type idleness struct {
 	mu    sync.Mutex
 	ended int64 // members.Monotonic of the end of the last connection or dial; 0 while there is one

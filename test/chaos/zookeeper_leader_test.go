@@ -27,11 +27,11 @@ func awaitLeader(t *testing.T, zk *servers.ZooKeeper, but *servers.ZooKeeperNode
 	return leader
 }
 
-// Scenario 8: the leader is killed, again and again, and then each server is restarted in turn. Nobody in the group notices.
-// How long no write is answered is up to ZooKeeper's election mostly: 0.2 or 0.4 s until it is decided, a little more until
-// the new leader serves, and up to twice that on a busy machine, which is no concern of ours. What we add is judged: how long
-// after the election the first write is answered, and how long the session pauses between its tries to connect, since a pause
-// is lost time if the election ends in it. T is such that trust outlives the election on a busy machine.
+// Scenario 8: the leader is killed, again and again, and then each server is restarted in turn. Nobody in the group notices. How
+// long no write is answered is up to ZooKeeper's election mostly: 0.2 or 0.4 s until it is decided, a little more until the new
+// leader serves, and up to twice that on a busy machine, which is no concern of ours. What we add is judged: how long after the
+// election the first write is answered, and how long the session pauses between its tries to connect, since a pause is lost time
+// if the election ends in it. T is such that trust outlives the election on a busy machine.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	const (
@@ -99,9 +99,9 @@ func TestLeaderKilled(t *testing.T) {
 	f.repeatedOnlyAfter(f.finish())
 }
 
-// Scenario 9: the leader is frozen. Its followers notice after syncLimit ticks, 2 s, and go on with another. It wakes up
-// when sessions would have expired long ago. T is such that trust, which at worst has T/2 to go when the leader freezes,
-// outlives that.
+// Scenario 9: the leader is frozen. Its followers notice after syncLimit ticks, 2 s, and go on with another. It wakes up when
+// sessions would have expired long ago. T is such that trust, which at worst has T/2 to go when the leader freezes, outlives
+// that.
 func TestLeaderFrozen(t *testing.T) {
 	t.Parallel()
 	const (

@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// Scenario 10: there is no quorum, and then no server at all, for two session timeouts. Owners stop in time; when servers
-// are back they go on under the same claims: sessions can't expire while nobody is there to say so.
+// Scenario 10: there is no quorum, and then no server at all, for two session timeouts. Owners stop in time; when servers are
+// back they go on under the same claims: sessions can't expire while nobody is there to say so.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	zk := startEnsemble(t, servers.ZooKeeperOptions{})
@@ -61,8 +61,8 @@ func TestQuorumLost(t *testing.T) {
 	f.repeatedOnlyAfter(f.finish(), eventlog.Untrusted)
 }
 
-// Scenario 11: ZooKeeper is back with empty data. The old clients are refused, for they have seen more than the servers know;
-// the members make new sessions by themselves, and then the tree, the group and the claims.
+// Scenario 11: ZooKeeper is back with empty data. The old clients are refused, for they have seen more than the servers know; the
+// members make new sessions by themselves, and then the tree, the group and the claims.
 func TestDataLost(t *testing.T) {
 	t.Parallel()
 	const (

@@ -1,5 +1,5 @@
-// Package compose_test checks docker-compose.yml without Docker: Compose itself reads it, and the commands and environments
-// of its services run as plain processes against real servers. With -full, on Linux and as root, it runs on a Docker Engine.
+// Package compose_test checks docker-compose.yml without Docker: Compose itself reads it, and the commands and environments of
+// its services run as plain processes against real servers. With -full, on Linux and as root, it runs on a Docker Engine.
 package compose_test
 
 import (
@@ -278,8 +278,8 @@ func healthy(t *testing.T, s service, address string) bool {
 	return exec.CommandContext(t.Context(), command[1], command[2:]...).Run() == nil
 }
 
-// brokerConfig turns the environment of Kafka's image into the lines of server.properties that it stands for, but for those
-// that name containers.
+// brokerConfig turns the environment of Kafka's image into the lines of server.properties that it stands for, but for those that
+// name containers.
 func brokerConfig(s service) map[string]string {
 	config := make(map[string]string)
 	for key, value := range s.Environment {

@@ -19,9 +19,9 @@ import (
 // docker-compose.yml, as it is, on a Docker Engine: Debian's, as root, with the storage driver vfs. The Dockerfile is built, its
 // networks, names, ports, volumes, health checks and scaling are Docker's.
 //
-// It leaves out what can't be pulled: images are stand-ins with the machine's own Go, Java and shell, and with scripts that take from the
-// environment what those of ZooKeeper's and Kafka's images take. Grafana's is a server of files, so nothing of it is tried but the
-// container: TestGrafanaIsProvisioned checks what Grafana would read.
+// It leaves out what can't be pulled: images are stand-ins with the machine's own Go, Java and shell, and with scripts that take
+// from the environment what those of ZooKeeper's and Kafka's images take. Grafana's is a server of files, so nothing of it is
+// tried but the container: TestGrafanaIsProvisioned checks what Grafana would read.
 func TestOnDockerEngine(t *testing.T) {
 	if !*full {
 		t.Log("left to make soak: see -full")
@@ -85,8 +85,8 @@ func (e *engine) healthy(all map[string]service, consumers int) {
 	}, func() string { return fmt.Sprintf("healthy are %v of %v, want %v", healthy, running, want) })
 }
 
-// share waits until Prometheus finds as many consumers as there are numbers, all of them say that these are the group's members, and they
-// own as many partitions as the numbers say, together each once.
+// share waits until Prometheus finds as many consumers as there are numbers, all of them say that these are the group's members,
+// and they own as many partitions as the numbers say, together each once.
 func (e *engine) share(want []int) {
 	e.t.Helper()
 	const partitions = 12 // what the producer creates

@@ -20,8 +20,9 @@ import (
 	"github.com/kielgo/kiel/test/servers/software"
 )
 
-// An engine is a Docker Engine of the test's own. It lives in namespaces of its own: it has the network for itself, so published ports,
-// bridges and rules of iptables touch nothing of the machine's; what it mounts and starts is gone when its first process is.
+// An engine is a Docker Engine of the test's own. It lives in namespaces of its own: it has the network for itself, so published
+// ports, bridges and rules of iptables touch nothing of the machine's; what it mounts and starts is gone when its first process
+// is.
 type engine struct {
 	t       *testing.T
 	dir     string // of Debian's packages
@@ -102,8 +103,8 @@ func (e *engine) first() int {
 	return first
 }
 
-// kill ends everything that the engine has started: the kernel does when the first process of a namespace is gone, and lets
-// its parent wait for that.
+// kill ends everything that the engine has started: the kernel does when the first process of a namespace is gone, and lets its
+// parent wait for that.
 func (e *engine) kill() {
 	if id := e.first(); id != 0 {
 		_ = syscall.Kill(id, syscall.SIGKILL) // gone already, or the wait tells

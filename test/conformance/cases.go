@@ -88,8 +88,8 @@ func (target Target) slack() time.Duration {
 	return 2 * time.Second
 }
 
-// caseExpiry: a session of timeout T that falls silent ends between T and T plus one tick after its last packet, and so do
-// its ephemerals, for others to see.
+// caseExpiry: a session of timeout T that falls silent ends between T and T plus one tick after its last packet, and so do its
+// ephemerals, for others to see.
 func caseExpiry(t *testing.T, target Target, srv *Server) {
 	const timeout = 6 * TickTime
 	watcher := connect(t, srv, hello{timeout: 20 * TickTime})

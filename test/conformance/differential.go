@@ -36,8 +36,8 @@ func DifferentialOptions() zktest.Options {
 	return zktest.Options{TickTime: 100 * time.Millisecond, MaxSessionTimeout: sessionTimeout}
 }
 
-// Run runs the sequences of n seeds and returns how many steps they had. The first difference ends the test and is shown,
-// in the shortest sequence found that has one.
+// Run runs the sequences of n seeds and returns how many steps they had. The first difference ends the test and is shown, in the
+// shortest sequence found that has one.
 func (d *Differential) Run(t *testing.T, first uint64, n int) int {
 	t.Helper()
 	var next, steps atomic.Int64

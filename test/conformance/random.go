@@ -9,8 +9,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// step is what a client does in a random sequence. All that is random in it is drawn when it is made, so that other steps can
-// be left out.
+// step is what a client does in a random sequence. All that is random in it is drawn when it is made, so that other steps can be
+// left out.
 type step struct {
 	client int
 	piped  bool // the client sends its next request before it reads the reply

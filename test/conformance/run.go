@@ -152,8 +152,7 @@ func (r *run) ended(name string, before int) {
 	r.replace(slices.Index(r.clients, name))
 }
 
-// sortEvents sorts the events that came to a client in a row: the order in which a session's ephemerals go is nobody's
-// business.
+// sortEvents sorts the events that came to a client in a row: the order in which a session's ephemerals go is nobody's business.
 func (r *run) sortEvents(from int) {
 	text := r.text.String()
 	lines := strings.SplitAfter(text[from:], "\n")

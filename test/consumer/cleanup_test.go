@@ -128,7 +128,8 @@ func TestCleanupHoldsNothingThatIsRevoked(t *testing.T) {
 	})
 }
 
-// A ConsumeClaim that does not return when the call ends keeps no other partition for long, although marks are committed in Cleanup.
+// A ConsumeClaim that does not return when the call ends keeps no other partition for long, although marks are committed in
+// Cleanup.
 func TestStuckHandlerKeepsNothingForCleanup(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
 		a := r.member("a", manual)

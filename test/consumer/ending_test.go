@@ -61,7 +61,8 @@ func TestCleanupWithoutZooKeeper(t *testing.T) {
 	})
 }
 
-// Consume returns Setup's error at once, though the member can't leave. The member stays; that it could not leave is reported at the end.
+// Consume returns Setup's error at once, though the member can't leave. The member stays; that it could not leave is reported at
+// the end.
 func TestSetupFailsWithoutZooKeeper(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", func(o *consumer.Options) { o.StopTimeout = 20 * time.Second })

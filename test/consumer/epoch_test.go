@@ -27,8 +27,8 @@ func (r *rig) committedEpoch(p int32) int32 {
 	return resp.Groups[0].Topics[0].Partitions[0].LeaderEpoch
 }
 
-// The leader epoch is stored with the position. An owner that finds another one in the log before its start reads again
-// what was written anew.
+// The leader epoch is stored with the position. An owner that finds another one in the log before its start reads again what was
+// written anew.
 func TestLeaderEpochIsCommitted(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		leader := r.kafka.LeaderFor(topic, 0)

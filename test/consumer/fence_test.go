@@ -15,8 +15,8 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// A Fence that does not return when its session ends makes the member leave, as a ConsumeClaim does. When it returns at last nothing
-// comes of it, and another member has the partition.
+// A Fence that does not return when its session ends makes the member leave, as a ConsumeClaim does. When it returns at last
+// nothing comes of it, and another member has the partition.
 func TestFenceThatHangs(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)

@@ -107,7 +107,8 @@ func stopGracefully(t *testing.T, h watcher, returned bool, end func(a *member))
 	}
 }
 
-// A Cleanup that returns the end of the session's context costs no error and no line either. Consume returns it, as that of sarama does.
+// A Cleanup that returns the end of the session's context costs no error and no line either. Consume returns it, as that of
+// sarama does.
 func TestCleanupReturnsTheEndOfTheContext(t *testing.T) {
 	for name, result := range map[string]func(ctx context.Context) error{"the context's error": context.Context.Err, "its cause": context.Cause} {
 		t.Run(name, func(t *testing.T) {

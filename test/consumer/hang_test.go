@@ -65,8 +65,8 @@ func (m *member) saysStuck(callback string) {
 	}
 }
 
-// An Observer that hangs with one partition holds up that one; this member says so and leaves, and does not wait for it
-// longer than for anything else.
+// An Observer that hangs with one partition holds up that one; this member says so and leaves, and does not wait for it longer
+// than for anything else.
 func TestObserverHangs(t *testing.T) {
 	for _, kind := range []consumer.EventKind{consumer.Opened, consumer.Message, consumer.Committed} {
 		t.Run(string(kind), func(t *testing.T) {

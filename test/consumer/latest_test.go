@@ -26,8 +26,8 @@ func TestFirstStartFromLatestReadsNothingOld(t *testing.T) {
 	})
 }
 
-// A partition that the topic got after the group had started on it is read from its first message, also when the group was
-// away meanwhile, and when the topic grew before; metadata of an older version, without the number of partitions, are read.
+// A partition that the topic got after the group had started on it is read from its first message, also when the group was away
+// meanwhile, and when the topic grew before; metadata of an older version, without the number of partitions, are read.
 func TestNewPartitionsFromLatestStartAtTheirFirstMessage(t *testing.T) {
 	for name, away := range map[string]bool{"while the group consumes": false, "while the group is away": true} {
 		t.Run(name, func(t *testing.T) {

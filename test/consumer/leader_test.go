@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestLeaderThatSettles: that a partition has no leader for a moment, as when its topic is new, is no error, as with sarama: opening is tried
-// again as often as Config.Metadata.Retry.Max allows before that is reported.
+// TestLeaderThatSettles: that a partition has no leader for a moment, as when its topic is new, is no error, as with sarama:
+// opening is tried again as often as Config.Metadata.Retry.Max allows before that is reported.
 func TestLeaderThatSettles(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails  int // tries, each of which asks twice

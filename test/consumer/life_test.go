@@ -166,8 +166,8 @@ func TestMemberLeavesWhenNoConsumeFollows(t *testing.T) {
 	})
 }
 
-// takeName has somebody else take a member's name for good, and returns the znode's path. The server stands still
-// meanwhile: a member that saw its znode missing would put it back, or wait for the other's as for a dead session's.
+// takeName has somebody else take a member's name for good, and returns the znode's path. The server stands still meanwhile: a
+// member that saw its znode missing would put it back, or wait for the other's as for a dead session's.
 func (r *rig) takeName(name string) string {
 	r.t.Helper()
 	node := "/kiel/groups/" + group + "/members/" + name
@@ -293,8 +293,8 @@ func TestCloseBetweenConsumes(t *testing.T) {
 	}
 }
 
-// A loop around Consume, as sarama's users write it, with calls that fail and pauses between them: Close returns in time
-// wherever it stands, and ends all.
+// A loop around Consume, as sarama's users write it, with calls that fail and pauses between them: Close returns in time wherever
+// it stands, and ends all.
 func TestCloseInEveryPhaseOfALoop(t *testing.T) {
 	const schedules = 50
 	first := rand.Uint64()

@@ -206,7 +206,8 @@ func TestDeadAreNamed(t *testing.T) {
 	})
 }
 
-// TestRollingRestartIsSilent: members with the handler of sarama's example are restarted one after the other. Nobody warns of anything.
+// TestRollingRestartIsSilent: members with the handler of sarama's example are restarted one after the other. Nobody warns of
+// anything.
 func TestRollingRestartIsSilent(t *testing.T) {
 	for _, end := range []string{"ctx", "Close"} {
 		t.Run(end, func(t *testing.T) {
@@ -283,7 +284,8 @@ func (m *member) consumeInALoop() (stop func()) {
 	}
 }
 
-// TestLinesOfAFailingHandler: however often a handler fails, or panics, the log tells so once, and then every 10 s; and when it has recovered.
+// TestLinesOfAFailingHandler: however often a handler fails, or panics, the log tells so once, and then every 10 s; and when it
+// has recovered.
 func TestLinesOfAFailingHandler(t *testing.T) {
 	for _, c := range []struct{ reopen, panics bool }{{}, {reopen: true}, {panics: true}, {true, true}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {

@@ -39,8 +39,8 @@ func (m *member) removePartitions(partitions map[string][]int32) {
 	}
 }
 
-// TestRemovedPartitionsComeBack: what somebody removes from the set is added again by a living consumer that asks for it, when
-// it looks at its topics next, in one write for all; what no consumer asks for stays removed.
+// TestRemovedPartitionsComeBack: what somebody removes from the set is added again by a living consumer that asks for it, when it
+// looks at its topics next, in one write for all; what no consumer asks for stays removed.
 func TestRemovedPartitionsComeBack(t *testing.T) {
 	inRig(t, 3, func(t *testing.T, r *rig) {
 		r.createTopic("s", 1)
@@ -80,8 +80,8 @@ func TestRemovedPartitionsComeBack(t *testing.T) {
 	})
 }
 
-// TestUnwantedTopicIsOneLine: a topic in the set that no member asks for is one line in the log, and no error of a member that consumes
-// what it asks for.
+// TestUnwantedTopicIsOneLine: a topic in the set that no member asks for is one line in the log, and no error of a member that
+// consumes what it asks for.
 func TestUnwantedTopicIsOneLine(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		t.Run(fmt.Sprintf("errors are read %t", read), func(t *testing.T) {
@@ -168,7 +168,8 @@ func TestMembersLookAtDifferentTimes(t *testing.T) {
 	})
 }
 
-// TestRemoveTopic: a consumer's group gets rid of a topic when no member asks for it any more, with and without a running Consume.
+// TestRemoveTopic: a consumer's group gets rid of a topic when no member asks for it any more, with and without a running
+// Consume.
 func TestRemoveTopic(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.createTopic("s", 1)

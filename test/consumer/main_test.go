@@ -1,5 +1,4 @@
-// Package consumer_test runs groups of package consumer against kfake and
-// zktest, both in this process, in virtual time.
+// Package consumer_test runs groups of package consumer against kfake and zktest, both in this process, in virtual time.
 package consumer_test
 
 import (

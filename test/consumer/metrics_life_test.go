@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The metrics of a group are there from New to Close. Its counters go on from one membership to the next; its gauges are zero between
-// two, and while its session is not trusted.
+// The metrics of a group are there from New to Close. Its counters go on from one membership to the next; its gauges are zero
+// between two, and while its session is not trusted.
 func TestMetricsOfSeveralConsumes(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1)
@@ -69,8 +69,8 @@ func TestMetricsOfSeveralConsumes(t *testing.T) {
 	})
 }
 
-// The metrics of a group have those of its own session, which does not register them again. Without a registerer for the group the
-// session has one of its own.
+// The metrics of a group have those of its own session, which does not register them again. Without a registerer for the group
+// the session has one of its own.
 func TestMetricsOfTheOwnSession(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		for name, test := range map[string]struct {

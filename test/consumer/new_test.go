@@ -50,8 +50,8 @@ func closeOwn(t *testing.T, g *consumer.Group, limit time.Duration, want error) 
 	}
 }
 
-// Two groups register their sessions' metrics in one Registerer: the second is refused at once and registers nothing. Once the first
-// is closed, the second is accepted.
+// Two groups register their sessions' metrics in one Registerer: the second is refused at once and registers nothing. Once the
+// first is closed, the second is accepted.
 func TestNewGroupWithATakenRegisterer(t *testing.T) {
 	for name, set := range map[string]func(*consumer.Options, prometheus.Registerer){
 		"of the group":   func(o *consumer.Options, reg prometheus.Registerer) { o.Registerer = reg },

@@ -61,7 +61,8 @@ func (o *outage) end() {
 	o.down = false
 }
 
-// TestLinesOfKafkaAway: while Kafka is away for a minute, the log tells so now and then, and when it is back. Errors gets each error.
+// TestLinesOfKafkaAway: while Kafka is away for a minute, the log tells so now and then, and when it is back. Errors gets each
+// error.
 func TestLinesOfKafkaAway(t *testing.T) {
 	for _, partitions := range []int32{9, 300} {
 		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
@@ -177,7 +178,8 @@ func takeKafkaAway(t *testing.T, partitions int32) {
 	}
 }
 
-// TestTroubleOfKafkaLasts: while no broker answers the status has a trouble that goes on and began with that. It ends when Kafka is back, and is not given up before.
+// TestTroubleOfKafkaLasts: while no broker answers the status has a trouble that goes on and began with that. It ends when Kafka
+// is back, and is not given up before.
 func TestTroubleOfKafkaLasts(t *testing.T) {
 	for _, length := range []time.Duration{73 * time.Second, 200 * time.Second, 20 * time.Minute} {
 		t.Run(length.String(), func(t *testing.T) {

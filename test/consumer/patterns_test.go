@@ -248,8 +248,8 @@ func TestPatternsFromLatest(t *testing.T) {
 	})
 }
 
-// While a member in Python is in the group, patterns mean as little as names: all is divided, and what a member does not consume it
-// does not claim.
+// While a member in Python is in the group, patterns mean as little as names: all is divided, and what a member does not consume
+// it does not claim.
 func TestPatternsBesidePython(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.createTopic("u", 2)

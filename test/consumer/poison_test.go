@@ -10,7 +10,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// A partition whose handler fails at once, again and again, leaves the others the time: a session ends when the next one may begin.
+// A partition whose handler fails at once, again and again, leaves the others the time: a session ends when the next one may
+// begin.
 func TestHandlerThatFailsLeavesTheOthersTime(t *testing.T) {
 	inRig(t, 3, func(t *testing.T, r *rig) {
 		r.produce(1, 0)
@@ -48,7 +49,8 @@ func TestHandlerThatFailsLeavesTheOthersTime(t *testing.T) {
 	})
 }
 
-// A handler's error is reported at once, also in a session younger than a second, which goes on until it is that old. An older one ends at once.
+// A handler's error is reported at once, also in a session younger than a second, which goes on until it is that old. An older
+// one ends at once.
 func TestHandlerThatFailsIsReportedAtOnce(t *testing.T) {
 	for name, age := range map[string]time.Duration{"young": 0, "old": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {

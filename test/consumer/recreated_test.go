@@ -65,8 +65,8 @@ func TestRecreatedTopicFromLatestWithMorePartitions(t *testing.T) {
 	}
 }
 
-// TestRecreatedAtOnceWithFewerPartitions: a partition that the topic does not have any more since it was created again, at once, is
-// reported once.
+// TestRecreatedAtOnceWithFewerPartitions: a partition that the topic does not have any more since it was created again, at once,
+// is reported once.
 func TestRecreatedAtOnceWithFewerPartitions(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()
@@ -90,8 +90,8 @@ func TestRecreatedAtOnceWithFewerPartitions(t *testing.T) {
 	})
 }
 
-// TestNothingIsAddedWithoutKafka: what somebody removes while Kafka does not answer stays removed until it does, because the topic
-// may be deleted.
+// TestNothingIsAddedWithoutKafka: what somebody removes while Kafka does not answer stays removed until it does, because the
+// topic may be deleted.
 func TestNothingIsAddedWithoutKafka(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()

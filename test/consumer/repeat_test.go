@@ -51,8 +51,8 @@ func (r *rig) deleteGroup() {
 	}
 }
 
-// The commits that an owner repeats raise what a late commit of an owner before has lowered, and leave alone what another
-// program has stored.
+// The commits that an owner repeats raise what a late commit of an owner before has lowered, and leave alone what another program
+// has stored.
 func TestRepeatsLowerNoOffset(t *testing.T) {
 	inRig(t, 3, func(t *testing.T, r *rig) {
 		r.produce(100, 0, 1, 2)

@@ -399,8 +399,7 @@ func until(t *testing.T, what string, ok func() bool) time.Duration {
 	return time.Since(start)
 }
 
-// bubble runs a test in virtual time. After the last member has closed, sarama's
-// fetch loops take up to 100 ms to notice.
+// bubble runs a test in virtual time. After the last member has closed, sarama's fetch loops take up to 100 ms to notice.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

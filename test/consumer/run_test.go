@@ -167,8 +167,8 @@ func (c *stopClock) stop(d time.Duration) {
 	c.leap += d
 }
 
-// A process that was stopped for twice its session timeout at any moment hands out one message at most when it goes on, or
-// what stood in the channel, and commits nothing that is marked then: the next opening begins at what was marked before.
+// A process that was stopped for twice its session timeout at any moment hands out one message at most when it goes on, or what
+// stood in the channel, and commits nothing that is marked then: the next opening begins at what was marked before.
 func TestStoppedForLong(t *testing.T) {
 	const timeout = 10 * time.Second
 	for name, most := range map[string]int64{

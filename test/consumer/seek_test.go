@@ -49,8 +49,8 @@ func seeker(h *recorder, offset int64) funcs {
 	}}
 }
 
-// A reset of Setup is about where the partition was left off then. One that was promised, goes to another member, and comes an hour later is
-// read from where that member has left off: else messages are lost, or come again.
+// A reset of Setup is about where the partition was left off then. One that was promised, goes to another member, and comes an
+// hour later is read from where that member has left off: else messages are lost, or come again.
 func TestSeeksOfPartitionsThatGoElsewhere(t *testing.T) {
 	for name, test := range map[string]struct {
 		from consumer.From
@@ -106,8 +106,8 @@ func TestSeeksOfPartitionsThatGoElsewhere(t *testing.T) {
 	}
 }
 
-// Where Setup makes a partition start is stored before the first message, whether marks are committed by themselves or not: when the
-// partition is opened again in the session, it starts there.
+// Where Setup makes a partition start is stored before the first message, whether marks are committed by themselves or not: when
+// the partition is opened again in the session, it starts there.
 func TestSeekIsStored(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(10, 0)

@@ -140,7 +140,8 @@ func TestSessionsWithOtherTopicsBeginOnceASecond(t *testing.T) {
 	})
 }
 
-// A session that has lasted is followed at once by the next. One that has not is waited for, and that wait ends with ctx and with Close.
+// A session that has lasted is followed at once by the next. One that has not is waited for, and that wait ends with ctx and with
+// Close.
 func TestWaitForTheNextSession(t *testing.T) {
 	for name, end := range map[string]func(a *member, stop func()){
 		"ctx":   func(_ *member, stop func()) { stop() },
@@ -277,8 +278,8 @@ func TestStateFromClaimsInSetup(t *testing.T) {
 	})
 }
 
-// A ConsumeClaim, or Fence, that goes on after its session has ended is lost after RebalanceTimeout, and Consume returns. The marks of
-// the others are stored, and another member gets all.
+// A ConsumeClaim, or Fence, that goes on after its session has ended is lost after RebalanceTimeout, and Consume returns. The
+// marks of the others are stored, and another member gets all.
 func TestStuckHandlerAtTheEndOfASession(t *testing.T) {
 	const timeout = 20 * time.Second
 	for _, in := range []string{"ConsumeClaim", "Fence"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-// An offset that a transaction is about to store is waited for when a partition is opened, whatever the isolation level: the start
-// position, which is committed, would lower it.
+// An offset that a transaction is about to store is waited for when a partition is opened, whatever the isolation level: the
+// start position, which is committed, would lower it.
 func TestOpeningWaitsForATransaction(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(5, 0)

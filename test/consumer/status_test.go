@@ -274,7 +274,8 @@ func (h asking) Handle(context.Context, slog.Record) error { h.ask(); return nil
 func (h asking) WithAttrs([]slog.Attr) slog.Handler        { return h }
 func (h asking) WithGroup(string) slog.Handler             { return h }
 
-// TestNotAliveWithoutSession: a member whose session has ended for good can't join any more, whether or not Consume is called again.
+// TestNotAliveWithoutSession: a member whose session has ended for good can't join any more, whether or not Consume is called
+// again.
 func TestNotAliveWithoutSession(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		a, b := r.member("a", nil).start(), r.member("b", nil)

@@ -20,9 +20,9 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// deafDialer makes connections that lose what comes, from some moment on. Those that carry no fetches end instead, and there
-// are no new ones: sarama holds a mutex while it opens a connection, and while it waits for an answer, and virtual time stands
-// still for who waits for that. Nobody does on those that carry fetches.
+// deafDialer makes connections that lose what comes, from some moment on. Those that carry no fetches end instead, and there are
+// no new ones: sarama holds a mutex while it opens a connection, and while it waits for an answer, and virtual time stands still
+// for who waits for that. Nobody does on those that carry fetches.
 type deafDialer struct {
 	dialer
 	deaf *atomic.Bool

@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/consumer"
 )
 
-// A topic that the last member which consumed it has left behind is nobody's, and no error. Beside a member in Python, which
-// gets its part of all that is in the set, what falls to a member that does not consume the topic is not claimed.
+// A topic that the last member which consumed it has left behind is nobody's, and no error. Beside a member in Python, which gets
+// its part of all that is in the set, what falls to a member that does not consume the topic is not claimed.
 func TestTopicThatNobodyConsumes(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		if err := r.kafka.CreateTopic("u", 2, nil); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// The session outlives the trust in it: nobody else may have what is ours, but we
-// can't know, so all stops; then it goes on, under the same claims.
+// The session outlives the trust in it: nobody else may have what is ours, but we can't know, so all stops; then it goes on,
+// under the same claims.
 func TestTrustLostAndRegainedInTheSameSession(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(20, 0, 1, 2, 3)

@@ -7,9 +7,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Recipes that do what they must not are found out: holders that go on when their hold has ended, a queue that forgets what
-// it got, a counter that repeats a change of which it does not know whether it was made. (What is wrong with each is in
-// its subject, where it asks for sabotaged.)
+// Recipes that do what they must not are found out: holders that go on when their hold has ended, a queue that forgets what it
+// got, a counter that repeats a change of which it does not know whether it was made. (What is wrong with each is in its subject,
+// where it asks for sabotaged.)
 func TestSabotage(t *testing.T) {
 	for _, what := range recipes() {
 		t.Run(what.name, func(t *testing.T) { foundOut(t, what, harm{sabotaged: true, often: expiry}) })

@@ -16,8 +16,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// The model of a Counter is a register. Each change has a power of four of its own, which it adds, takes off or sets, so
-// that a number tells which changes it is made of.
+// The model of a Counter is a register. Each change has a power of four of its own, which it adds, takes off or sets, so that a
+// number tells which changes it is made of.
 
 // add is an Add or a Subtract.
 type add struct {
@@ -106,9 +106,9 @@ func counterModel() porcupine.Model {
 	}
 }
 
-// changed says what became of changes without an outcome. One that somebody saw in a number was made before; one that
-// nobody ever saw makes no difference: if it was made, all that there was after it was something that came over it. Only
-// of a reset nothing can be seen: it may come at any time.
+// changed says what became of changes without an outcome. One that somebody saw in a number was made before; one that nobody ever
+// saw makes no difference: if it was made, all that there was after it was something that came over it. Only of a reset nothing
+// can be seen: it may come at any time.
 func changed(ops []porcupine.Operation) []porcupine.Operation {
 	saw := map[int64]int64{}
 	note := func(value string, op porcupine.Operation) {
@@ -154,8 +154,8 @@ func changed(ops []porcupine.Operation) []porcupine.Operation {
 	return kept
 }
 
-// tally is a state of a counter to which all add 1, so that clients often write the same number. Nobody can tell then which
-// of the uncertain changes were made: only how many may have been, and were not seen yet.
+// tally is a state of a counter to which all add 1, so that clients often write the same number. Nobody can tell then which of
+// the uncertain changes were made: only how many may have been, and were not seen yet.
 type tally struct {
 	value, perhaps int64
 }

@@ -1,23 +1,23 @@
-// Package history checks histories of the recipes' clients under faults, calls and results: each must have an order that
-// the recipe's model can follow. It has only tests.
+// Package history checks histories of the recipes' clients under faults, calls and results: each must have an order that the
+// recipe's model can follow. It has only tests.
 //
 // # Overview
 //
 // Clients use a recipe at random; what they call, and what comes of it, is noted with the order in which calls and returns
-// happened. Then porcupine looks for an order that a model of the recipe can follow, in which no operation comes before
-// one that had returned before it was called. If there is none the recipe has failed.
+// happened. Then porcupine looks for an order that a model of the recipe can follow, in which no operation comes before one that
+// had returned before it was called. If there is none the recipe has failed.
 //
 //	go test ./test/history                                    # 200 runs on zktest and 10 on real servers, as in make test
 //	go test ./test/history -runs=2000 -real=100               # as in make soak
 //	go test ./test/history -run=Histories -first=17 -runs=1   # the run of one seed, as its failure says
 //
-// On zktest a run is one recipe's, in virtual time: 3 to 5 clients, 100 to 250 operations and more than 8 faults, made of
-// the seed: connections cut, hung in one direction or both, or slow; replies lost; sessions expired; servers restarted,
-// stopped, with their clock or without, and slow; for recipes that live with it, sessions killed, and for the others a
-// server that goes on alone, cut off from the rest; writes of leases come late, when an operator has removed the contenders
-// of the inner lock. Goroutines' order within an instant is not the seed's: -count=20 tries often enough. On real
-// servers a run has all recipes, on one ensemble of three whose leader is killed or stopped and whose followers are cut
-// off, and links that break, hang and lose replies; there the seed decides what is done, not when.
+// On zktest a run is one recipe's, in virtual time: 3 to 5 clients, 100 to 250 operations and more than 8 faults, made of the
+// seed: connections cut, hung in one direction or both, or slow; replies lost; sessions expired; servers restarted, stopped, with
+// their clock or without, and slow; for recipes that live with it, sessions killed, and for the others a server that goes on
+// alone, cut off from the rest; writes of leases come late, when an operator has removed the contenders of the inner lock.
+// Goroutines' order within an instant is not the seed's: -count=20 tries often enough. On real servers a run has all recipes, on
+// one ensemble of three whose leader is killed or stopped and whose followers are cut off, and links that break, hang and lose
+// replies; there the seed decides what is done, not when.
 //
 // A failure prints its seed, the command that runs it again, and the path of a picture of the history in out/.
 //
@@ -43,18 +43,18 @@
 //	                    is refused one, those before it may have been its own until it returned, but no longer. What
 //	                    Slots shows of each was so meanwhile (on zktest: a server that is behind shows what was).
 //
-// An operation whose outcome is not known ([session.ErrUncertain], or a context that ended) is open-ended: it may be
-// done at any time after it was called, once, or never. So that this can be checked, values and changes are all different,
-// and at the end all is fetched: what somebody has seen was done before that, and what nobody ever saw is left out, because a
-// history with it has an order only if it has one without. A Get of a Queue that returned a value without knowing whether it
-// took it off is a removal at any time, unless another got the value.
+// An operation whose outcome is not known ([session.ErrUncertain], or a context that ended) is open-ended: it may be done at any
+// time after it was called, once, or never. So that this can be checked, values and changes are all different, and at the end all
+// is fetched: what somebody has seen was done before that, and what nobody ever saw is left out, because a history with it has an
+// order only if it has one without. A Get of a Queue that returned a value without knowing whether it took it off is a removal at
+// any time, unless another got the value.
 //
 // A history that porcupine has not come to an end with in time has failed, too.
 //
 // # What it can't show
 //
-//   - That waiters are served in their order, that they are served soon, or that nothing is left behind. (The recipes' own
-//     random tests show that.) Only that all works again when the faults have ended.
+//   - That waiters are served in their order, that they are served soon, or that nothing is left behind. (The recipes' own random
+//     tests show that.) Only that all works again when the faults have ended.
 //   - The order in which entries of a locking queue are held: with one getter and without faults it is looked at, at the end.
 //   - On real servers, that [counter.Counter.Get] is up to date, which it does not promise: what it returns was so at some time
 //     before.
@@ -62,8 +62,8 @@
 //   - Sessions that are killed under a hold: what an operator does to it is not the hold's fault.
 //   - Loss of the servers' data.
 //
-// That the checks bite is shown by the library without some of its rules (test/mutants), by recipes that are
-// used as they must not be, and by histories made by hand, one for each thing that must not be: controls_test.go.
+// That the checks bite is shown by the library without some of its rules (test/mutants), by recipes that are used as they must
+// not be, and by histories made by hand, one for each thing that must not be: controls_test.go.
 //
 // # Code map
 //

@@ -9,12 +9,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// never is when an operation returns of which nobody knows whether it was done: it may be done at any time, or not at all,
-// which is the same as after everything else.
+// never is when an operation returns of which nobody knows whether it was done: it may be done at any time, or not at all, which
+// is the same as after everything else.
 const never = math.MaxInt64
 
-// history is what clients did with one thing. Its clock counts what happened: of two operations one came before the other
-// if it had returned before that one was called. Times of day have no part in that.
+// history is what clients did with one thing. Its clock counts what happened: of two operations one came before the other if it
+// had returned before that one was called. Times of day have no part in that.
 type history struct {
 	mu    sync.Mutex
 	clock int64
@@ -93,8 +93,8 @@ func (h *history) operations() []porcupine.Operation {
 	return slices.Clone(h.ops)
 }
 
-// hold is what a client has for a while. Nobody knows the moment at which it ends: that lies between the last time it was
-// seen to be valid and the first at which it was not.
+// hold is what a client has for a while. Nobody knows the moment at which it ends: that lies between the last time it was seen to
+// be valid and the first at which it was not.
 type hold struct {
 	id     int
 	client int

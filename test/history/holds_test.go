@@ -7,8 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The model of locks, elections and semaphores: who has a valid hold. A hold is valid from the moment at which it was
-// acquired until its context ends; that another waits until its owner has let go of it is not asked for here.
+// The model of locks, elections and semaphores: who has a valid hold. A hold is valid from the moment at which it was acquired
+// until its context ends; that another waits until its owner has let go of it is not asked for here.
 
 // acquire is an Acquire that returned a hold.
 type acquire struct {
@@ -76,8 +76,8 @@ func (s holders) end(hold int) (bool, holders) {
 	return true, s
 }
 
-// holdsModel is of what at most so many hold at a time, or one alone. ordered says that tokens grow among those that share
-// it, too.
+// holdsModel is of what at most so many hold at a time, or one alone. ordered says that tokens grow among those that share it,
+// too.
 func holdsModel(most int, ordered bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return holders{} },

@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/recipe/lease"
 )
 
-// The model of a lease is the record: whose it is and until when, by clocks that differ by as much as they may. Times are
-// those of the client's clock that acts.
+// The model of a lease is the record: whose it is and until when, by clocks that differ by as much as they may. Times are those
+// of the client's clock that acts.
 
 // obtain is an Obtain that returned a hold.
 type obtain struct {
@@ -195,8 +195,8 @@ func (l *lessees) now(client int) int64 { return l.clocks[client]().UnixNano() }
 // until returns until when a record lasts at most that a client has written up to now.
 func (l *lessees) until(client int) int64 { return l.now(client) + int64(l.duration) }
 
-// within is for how long a client tries to obtain: shorter than a record lasts, so that an Obtain is not refused after a
-// record that it has written itself.
+// within is for how long a client tries to obtain: shorter than a record lasts, so that an Obtain is not refused after a record
+// that it has written itself.
 func (l *lessees) within(rng *rand.Rand) time.Duration {
 	return min(l.upTo(rng, 6000), l.duration-l.skew-time.Second)
 }

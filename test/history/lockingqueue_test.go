@@ -15,8 +15,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// The model of a LockingQueue is one of each entry: it is put, held by one at a time, and consumed by one who holds it.
-// The order in which entries are held is no part of it; that in which the last ones are is looked at when all is quiet.
+// The model of a LockingQueue is one of each entry: it is put, held by one at a time, and consumed by one who holds it. The order
+// in which entries are held is no part of it; that in which the last ones are is looked at when all is quiet.
 
 // take is a Get that returned a hold.
 type take struct {

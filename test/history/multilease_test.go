@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/recipe/lease"
 )
 
-// The model of a MultiNonBlockingLease is one lease for each of its slots: neither ObtainAny nor ObtainAll does anything to
-// two of them at once.
+// The model of a MultiNonBlockingLease is one lease for each of its slots: neither ObtainAny nor ObtainAll does anything to two
+// of them at once.
 
 // inSlot is something that is done to a slot.
 type inSlot struct {

@@ -7,9 +7,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// narrowed returns a history with shorter operations, which has an order only if the given one has: puts without an
-// outcome, which may have been done in any order until their values were got, are to be done in the order in which they were
-// got. So the checker finds in no time what it would else look for among all their orders.
+// narrowed returns a history with shorter operations, which has an order only if the given one has: puts without an outcome,
+// which may have been done in any order until their values were got, are to be done in the order in which they were got. So the
+// checker finds in no time what it would else look for among all their orders.
 func narrowed(ops []porcupine.Operation) []porcupine.Operation {
 	const step = 1 << 10 // between two times, so that there is room
 	ops = slices.Clone(ops)

@@ -133,9 +133,9 @@ func queueModel(follows bool) porcupine.Model {
 	}
 }
 
-// outcomes says what became of puts and gets without an outcome, by what others have seen. A value that somebody got
-// was put before. One that nobody ever got makes no difference: all that is there at the end is got. Of those who got a
-// value and can't tell whether they took it, one did, at any time, unless another has surely done so.
+// outcomes says what became of puts and gets without an outcome, by what others have seen. A value that somebody got was put
+// before. One that nobody ever got makes no difference: all that is there at the end is got. Of those who got a value and can't
+// tell whether they took it, one did, at any time, unless another has surely done so.
 //
 // Begins are numbered here.
 func outcomes(ops []porcupine.Operation) []porcupine.Operation {
@@ -266,8 +266,8 @@ func newQueue(r *run, name string, priorities int) *subject {
 func (q *queues) step(ctx context.Context, rng *rand.Rand, client int) {
 	within, cancel := context.WithTimeout(ctx, q.upTo(rng, 3000))
 	defer cancel()
-	// More is got than put, so that the queue stays short: where in it a value stands whose put was uncertain shows when it
-	// is got, and until then the checker has to try.
+	// More is got than put, so that the queue stays short: where in it a value stands whose put was uncertain shows when it is
+	// got, and until then the checker has to try.
 	switch rng.IntN(9) {
 	case 0, 1, 2:
 		_ = q.put(within, q.clients[client], client, rng)
@@ -312,8 +312,8 @@ func (q *queues) get(ctx context.Context, client int, one func(context.Context) 
 }
 
 // catchUp has a client's server catch up, for what only a queue with priorities shows. A Get that comes then sees all that was
-// put before it was called, if sees says so afterwards: a write has come after that in the client's session, whose later
-// reads see no less. (A Sync does not do: the leader that answers it may be deposed.)
+// put before it was called, if sees says so afterwards: a write has come after that in the client's session, whose later reads
+// see no less. (A Sync does not do: the leader that answers it may be deposed.)
 func (q *queues) catchUp(ctx context.Context, client int) (sees func() bool) {
 	if !q.follows || q.priorities == 1 {
 		return func() bool { return !q.follows }

@@ -77,8 +77,8 @@ func (r *realRun) settle(ctx context.Context) {
 	wg.Wait()
 }
 
-// Clients use all recipes at random on an ensemble of three, while its leader is killed or stopped, servers are cut off from
-// each other, links break and hang, and replies are lost.
+// Clients use all recipes at random on an ensemble of three, while its leader is killed or stopped, servers are cut off from each
+// other, links break and hang, and replies are lost.
 func TestReal(t *testing.T) {
 	if *flagReal == 0 {
 		return

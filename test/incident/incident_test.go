@@ -67,9 +67,9 @@ type truth struct {
 	recovered, kept  time.Time // all members had noticed that it was back; what they served then was kept
 }
 
-// A member is killed, a handler hangs, a topic has no taker, and Kafka is gone for a while. Whoever reads what the members leave behind finds
-// who owns orders:7, since when, who owned it before and why it moved; what is stuck; how far behind it is; and what was down, and when it
-// was back.
+// A member is killed, a handler hangs, a topic has no taker, and Kafka is gone for a while. Whoever reads what the members leave
+// behind finds who owns orders:7, since when, who owned it before and why it moved; what is stuck; how far behind it is; and what
+// was down, and when it was back.
 func TestIncident(t *testing.T) {
 	dir := *keep
 	if dir == "" {
@@ -130,8 +130,8 @@ func (w *world) incident() (happened truth) {
 	return happened
 }
 
-// kafkaAway stops Kafka until all members have noticed it, and what they serve then was kept; with -full for a minute. It returns when all
-// have noticed that Kafka is back.
+// kafkaAway stops Kafka until all members have noticed it, and what they serve then was kept; with -full for a minute. It returns
+// when all have noticed that Kafka is back.
 func (w *world) kafkaAway(feeder *feeder, happened *truth) {
 	t := w.t
 	feeder.mu.Lock()

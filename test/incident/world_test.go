@@ -38,8 +38,8 @@ type member struct {
 	times map[string]*atomic.Int64 // how often it was kept, by the path
 }
 
-// world is a group, and the folder in which all is kept: NAME.log, NAME.metrics and NAME.status, the latter two line by line or page
-// by page with the times at which they were taken.
+// world is a group, and the folder in which all is kept: NAME.log, NAME.metrics and NAME.status, the latter two line by line or
+// page by page with the times at which they were taken.
 type world struct {
 	t      *testing.T
 	dir    string

@@ -1,6 +1,5 @@
-// Package integration_test runs whole processes against real servers: what a team
-// gets when it embeds the consumer, with members that are killed, stopped and
-// started, and the verdict from their event logs.
+// Package integration_test runs whole processes against real servers: what a team gets when it embeds the consumer, with members
+// that are killed, stopped and started, and the verdict from their event logs.
 package integration_test
 
 import (
@@ -92,8 +91,7 @@ func (f *fleet) take(i int) *members.Process {
 	return p
 }
 
-// distinct reads what the logs have gained and returns the number of different
-// messages that anybody has done with.
+// distinct reads what the logs have gained and returns the number of different messages that anybody has done with.
 func (f *fleet) distinct() int {
 	for _, p := range f.all {
 		for _, e := range p.Read(f.t) {
@@ -114,9 +112,8 @@ func (f *fleet) distinct() int {
 	return n
 }
 
-// TestProcessesKilledStoppedAndStarted is the main job: three consumer processes,
-// 100,000 keyed messages on a real Kafka, while members are killed -9, stopped
-// and started.
+// TestProcessesKilledStoppedAndStarted is the main job: three consumer processes, 100,000 keyed messages on a real Kafka, while
+// members are killed -9, stopped and started.
 func TestProcessesKilledStoppedAndStarted(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: time.Second})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
@@ -238,8 +235,7 @@ func feed(ctx context.Context, brokers []string) error {
 	return nil
 }
 
-// wait passes real time between events that are meant to be apart; no result
-// depends on its length.
+// wait passes real time between events that are meant to be apart; no result depends on its length.
 func wait(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {

@@ -18,7 +18,8 @@ import (
 
 const secret = "correct-horse-battery"
 
-// The demo's flags for security work on real servers, on which nobody else may use the group's znodes; and nothing shows a secret.
+// The demo's flags for security work on real servers, on which nobody else may use the group's znodes; and nothing shows a
+// secret.
 func TestDemoOnSecureServers(t *testing.T) {
 	ca := servers.NewTLS(t)
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TLS: ca})

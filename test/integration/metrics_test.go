@@ -94,8 +94,7 @@ var timed = []string{
 	"kiel_consumer_commit_duration_seconds{result=ok}", "kiel_consumer_delay_seconds{topic=" + topic + "}",
 }
 
-// TestScrape asks a real process for its metrics, before and after another one
-// joined and left.
+// TestScrape asks a real process for its metrics, before and after another one joined and left.
 func TestScrape(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
@@ -176,8 +175,8 @@ func TestScrape(t *testing.T) {
 	p.Stop(t)
 }
 
-// page is what a process shows: the values of counters and gauges, how often histograms
-// observed something, by name and labels, "name{label=value,…}", without the group.
+// page is what a process shows: the values of counters and gauges, how often histograms observed something, by name and labels,
+// "name{label=value,…}", without the group.
 type page struct {
 	kinds     map[string]string // by name
 	values    map[string]float64

@@ -146,8 +146,8 @@ func (m *member) do(op string, items ...string) error {
 	return nil
 }
 
-// errExpired: a machine that stands still for two seconds costs Python members their sessions, and they never come back.
-// Such a one is taken for crashed, which is what the group sees.
+// errExpired: a machine that stands still for two seconds costs Python members their sessions, and they never come back. Such a
+// one is taken for crashed, which is what the group sees.
 var errExpired = errors.New("the session of a Python member has expired")
 
 // leave lets a member leave in order and waits for its end; it is false when the member turned out to be lost.
@@ -165,8 +165,8 @@ func (g *group) leave(m *member) bool {
 	return true
 }
 
-// change has a member, or another one when that turns out to be lost, add items to the set or remove them, and returns
-// which one did.
+// change has a member, or another one when that turns out to be lost, add items to the set or remove them, and returns which one
+// did.
 func (g *group) change(m *member, op string, items []string) *member {
 	g.t.Helper()
 	err := m.do(op, items...)

@@ -19,8 +19,8 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// Go members that ask for different topics, beside a Python member, compute what Python computes, which knows of no topics.
-// When the last Python member has gone, each topic is for those that ask for it.
+// Go members that ask for different topics, beside a Python member, compute what Python computes, which knows of no topics. When
+// the last Python member has gone, each topic is for those that ask for it.
 func TestTopicsBesidePython(t *testing.T) {
 	g := newGroup(t, "topics", 10*time.Second)
 	a := g.joinFor([]string{"orders"}, "go", "orders:0", "orders:1", "orders:2")
@@ -169,8 +169,8 @@ func (c *consuming) refused() []string {
 	return slices.Sorted(maps.Keys(items))
 }
 
-// Consumers with different topics, beside a Python member: it and they go by round robin. What falls to a consumer that
-// does not ask for it is owned by nobody, and reported. When the Python member has gone, all is owned.
+// Consumers with different topics, beside a Python member: it and they go by round robin. What falls to a consumer that does not
+// ask for it is owned by nobody, and reported. When the Python member has gone, all is owned.
 func TestConsumersBesidePython(t *testing.T) {
 	const n = 4
 	g := newGroup(t, "consumers", 10*time.Second)

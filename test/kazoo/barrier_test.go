@@ -58,8 +58,8 @@ func TestBarrier_RemoveNonexistentBarrier(t *testing.T) {
 	})
 }
 
-// wantUnset checks that a znode's data was never set: that would use up the only watch of a Python process that waits for
-// the znode's end, or for ready.
+// wantUnset checks that a znode's data was never set: that would use up the only watch of a Python process that waits for the
+// znode's end, or for ready.
 func (w *world) wantUnset(path string) {
 	w.Helper()
 	there, stat, err := w.looks().Exists(w.Context(), path)

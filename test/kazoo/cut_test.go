@@ -251,8 +251,7 @@ var waits = map[string]func(w *world, c, other *client) waiting{
 	},
 }
 
-// Every wait wakes when its client is connected again, and sees what has happened meanwhile. kazoo's barriers and queues
-// hang.
+// Every wait wakes when its client is connected again, and sees what has happened meanwhile. kazoo's barriers and queues hang.
 func TestCutOffWhileWaiting(t *testing.T) {
 	eachMoment(t, waits, func(w *world, prepare func(w *world, c, other *client) waiting, moment string) {
 		c := w.client("client")

@@ -1,20 +1,20 @@
-// Package kazoo has kazoo's own test cases of its recipes, one by one, for the recipes here, and the cases that it lacks:
-// through the public API, each on zktest in virtual time and on a real ZooKeeper.
+// Package kazoo has kazoo's own test cases of its recipes, one by one, for the recipes here, and the cases that it lacks: through
+// the public API, each on zktest in virtual time and on a real ZooKeeper.
 //
 //	go test ./test/kazoo -run 'TestLock_Cancel/zookeeper'
 //
-// A case is the same function on both; it waits for conditions, and judges by what the servers say. It lets time pass
-// only to see that something does not happen. All share one real server, and each has a path of its own. Where kazoo's
-// tests expire a session, so do these: somebody else who knows its password closes it.
+// A case is the same function on both; it waits for conditions, and judges by what the servers say. It lets time pass only to see
+// that something does not happen. All share one real server, and each has a path of its own. Where kazoo's tests expire a
+// session, so do these: somebody else who knows its password closes it.
 //
-// kazoo's threads are goroutines here, its acquire(blocking=False) is TryAcquire, its timeouts and cancels are those of
-// a context. Leases last ten times as long, by a clock that stands still.
+// kazoo's threads are goroutines here, its acquire(blocking=False) is TryAcquire, its timeouts and cancels are those of a
+// context. Leases last ten times as long, by a clock that stands still.
 //
 // # kazoo's cases
 //
-// These are kazoo 2.11.0's, under names by one rule: class, underscore, case without the class's name. All of them apply;
-// what is different is said behind the name. Two tests see to it that none is missing: TestList compares the list in
-// testdata with kazoo's source, TestTable this table with the list.
+// These are kazoo 2.11.0's, under names by one rule: class, underscore, case without the class's name. All of them apply; what is
+// different is said behind the name. Two tests see to it that none is missing: TestList compares the list in testdata with
+// kazoo's source, TestTable this table with the list.
 //
 //	KazooLockTests, test_lock.py
 //	  test_lock_one                     TestLock_One

@@ -65,8 +65,8 @@ func TestDuplicateIdentifiersOfASemaphore(t *testing.T) {
 	})
 }
 
-// The second of one identifier gets the lease that the first has, as in kazoo; and here the first is told, and neither
-// shortens what the other was promised.
+// The second of one identifier gets the lease that the first has, as in kazoo; and here the first is told, and neither shortens
+// what the other was promised.
 func TestDuplicateIdentifiersOfALease(t *testing.T) {
 	both(t, func(w *world) {
 		clock := newClock()

@@ -112,9 +112,9 @@ func putAndDrain(w *world, q *queue.Queue) func(ctx context.Context) error {
 	}
 }
 
-// The numbers of a directory come to an end, after which they order nothing: that is an error, and leaves nothing behind. In
-// a new directory they begin anew. On a real server this takes 2^31 creates, days of them, so this is on zktest alone, which
-// sticks at the same number.
+// The numbers of a directory come to an end, after which they order nothing: that is an error, and leaves nothing behind. In a
+// new directory they begin anew. On a real server this takes 2^31 creates, days of them, so this is on zktest alone, which sticks
+// at the same number.
 func TestSequenceExhausted(t *testing.T) {
 	t.Parallel()
 	for name, e := range exhaustions() {

@@ -110,8 +110,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// spelled is the name of a case in Go: the class without kazoo's and the tests' affixes, an underscore, and the case
-// without test_ and without the class's name.
+// spelled is the name of a case in Go: the class without kazoo's and the tests' affixes, an underscore, and the case without
+// test_ and without the class's name.
 func spelled(class, test string) string {
 	class = strings.TrimPrefix(strings.TrimPrefix(class, "Kazoo"), "Test")
 	class = strings.TrimSuffix(strings.TrimSuffix(class, "s"), "Test")
@@ -171,8 +171,7 @@ func readMore(t *testing.T) map[string]bool {
 	return more
 }
 
-// findTests returns the tests of recipes, and of each whether it calls, itself or by functions, what runs it on both
-// servers.
+// findTests returns the tests of recipes, and of each whether it calls, itself or by functions, what runs it on both servers.
 func findTests(t *testing.T) map[string]bool {
 	t.Helper()
 	calls := map[string][]string{}

@@ -368,8 +368,7 @@ func TestLock_RWLock(t *testing.T) {
 
 const goNode = "_c_8eb60557ba51e0da67eefc47467d3f34-lock-0000000031"
 
-// inLine makes kazoo's children: a contender of go-zookeeper's lock with number 31, and so many znodes that ours gets
-// number 32.
+// inLine makes kazoo's children: a contender of go-zookeeper's lock with number 31, and so many znodes that ours gets number 32.
 func (w *world) inLine() {
 	w.Helper()
 	names := []string{"hello", goNode, "world", "lock", "lock__0000000000", "-lock-", "12345"}

@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Whoever holds something is told that his session has expired, and the next one gets it, of which the lost hold's release
-// takes nothing away.
+// Whoever holds something is told that his session has expired, and the next one gets it, of which the lost hold's release takes
+// nothing away.
 func TestSessionLostWhileHolding(t *testing.T) {
 	each(t, inTurns, func(w *world, r turns) {
 		c := w.client("client")

@@ -58,8 +58,8 @@ func (ps *partitioners) release(p *partitioner.SetPartitioner) {
 	ps.must(p.ReleaseSet(ctx))
 }
 
-// settle waits until all have what they shall have. Who must release meanwhile does: on a slow machine a member can
-// begin to work before the next one has come.
+// settle waits until all have what they shall have. Who must release meanwhile does: on a slow machine a member can begin to work
+// before the next one has come.
 func (ps *partitioners) settle(want ...[]string) {
 	ps.Helper()
 	ps.until(fmt.Sprintf("division into %q", want), func() bool {
@@ -224,8 +224,8 @@ func (w *world) locksOf(a *partitioner.Allocation) []string {
 	return items
 }
 
-// race has one member wait for its second lock, before which there is a contender of somebody else: kazoo's tests delay
-// locks instead. Then a second member joins.
+// race has one member wait for its second lock, before which there is a contender of somebody else: kazoo's tests delay locks
+// instead. Then a second member joins.
 func race(t *testing.T, then func(ps *partitioners, unlock func())) {
 	t.Helper()
 	both(t, func(w *world) {

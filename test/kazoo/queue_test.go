@@ -148,8 +148,7 @@ func TestLockingQueue_EmptyQueue(t *testing.T) {
 	})
 }
 
-// What can be consumed or held is the entry that Get returned, so kazoo's calls before the first get have no
-// counterpart.
+// What can be consumed or held is the entry that Get returned, so kazoo's calls before the first get have no counterpart.
 func TestLockingQueue_Queue(t *testing.T) {
 	both(t, func(w *world) {
 		q := w.lockingQueue(w.client("client"))

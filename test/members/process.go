@@ -1,5 +1,5 @@
-// Package members starts whole consuming processes for tests (demo-consumer with
-// an event log each), kills and stops them, and reads what they logged.
+// Package members starts whole consuming processes for tests (demo-consumer with an event log each), kills and stops them, and
+// reads what they logged.
 package members
 
 import (

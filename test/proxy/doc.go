@@ -1,5 +1,5 @@
-// Package proxy puts a proxy between a client and a server, which tests can hold, slow down and cut, without privileges.
-// The two notice no more of it than of a network.
+// Package proxy puts a proxy between a client and a server, which tests can hold, slow down and cut, without privileges. The two
+// notice no more of it than of a network.
 //
 //	links := proxy.To(t, zk.Addrs()) // the way of one client to each server
 //	run(links.Addrs())
@@ -32,20 +32,20 @@
 //	leader := e.CutLeaderOneSide() // followers see resets, the leader sees silence
 //	e.Heal()
 //
-// A follower that is cut answers reads until it notices, after syncLimit ticks; a leader cut on one side answers reads and
-// syncs until its ack deadline, syncLimit + 1 ticks. Both go on longer than the sessions of their clients if those are
-// shorter than that: syncLimit is 10 unless ZooKeeperOptions.Config says "syncLimit". Clients reach the servers directly, by
-// [Ensemble]'s Addrs, or by links of their own (a member that is to stay on the cut server gets this server's address
-// alone, else it leaves for another).
+// A follower that is cut answers reads until it notices, after syncLimit ticks; a leader cut on one side answers reads and syncs
+// until its ack deadline, syncLimit + 1 ticks. Both go on longer than the sessions of their clients if those are shorter than
+// that: syncLimit is 10 unless ZooKeeperOptions.Config says "syncLimit". Clients reach the servers directly, by [Ensemble]'s
+// Addrs, or by links of their own (a member that is to stay on the cut server gets this server's address alone, else it leaves
+// for another).
 //
 // # Not guaranteed
 //
-// A proxy accepts before it asks the server, so a client never sees SYN packets vanish: behind a black hole it is connected
-// and hears nothing; and a server that does not listen does not refuse it, but resets it. What is in flight when a fault
-// begins may still arrive.
+// A proxy accepts before it asks the server, so a client never sees SYN packets vanish: behind a black hole it is connected and
+// hears nothing; and a server that does not listen does not refuse it, but resets it. What is in flight when a fault begins may
+// still arrive.
 //
 // # Concurrency
 //
-// Methods may be called from any goroutine, but for New, To, StartEnsemble and Heal, which end the test by Fatal when
-// something goes wrong.
+// Methods may be called from any goroutine, but for New, To, StartEnsemble and Heal, which end the test by Fatal when something
+// goes wrong.
 package proxy

@@ -55,9 +55,8 @@ func (e *Ensemble) peer(from, to int, ports servers.PeerPorts) servers.PeerPorts
 	return servers.PeerPorts{Quorum: port(e.tb, quorum), Election: port(e.tb, election)}
 }
 
-// introduce changes what a server says of itself when it connects for an election: of the two the one with the greater
-// number connects, and if it is asked by the other it does so at the address by which that introduced itself. So that is to
-// be a link's.
+// introduce changes what a server says of itself when it connects for an election: of the two the one with the greater number
+// connects, and if it is asked by the other it does so at the address by which that introduced itself. So that is to be a link's.
 func (e *Ensemble) introduce(from, to int, data []byte) []byte {
 	e.mu.Lock()
 	own, back := local(e.ports[from].Election), e.peers[[2]int{to, from}]

@@ -41,9 +41,9 @@ type loss struct {
 	done  chan struct{} // closed when the reply was lost
 }
 
-// LoseReply hands the next request that match likes on to the server, and when the reply comes, when it has been executed,
-// that is, resets the connection instead of handing it on. The channel is closed then. Heal takes it back. It is for links
-// to ZooKeeper, made by To.
+// LoseReply hands the next request that match likes on to the server, and when the reply comes, when it has been executed, that
+// is, resets the connection instead of handing it on. The channel is closed then. Heal takes it back. It is for links to
+// ZooKeeper, made by To.
 func (l *Link) LoseReply(match func(Request) bool) <-chan struct{} {
 	return Links{l}.LoseReply(match)
 }
@@ -117,8 +117,8 @@ func (l *Link) Session() Session {
 	return l.session
 }
 
-// closeTries is how often Close tries while the server closes its connection instead of answering. It does that after it
-// has closed the session, and when the client itself comes back in between.
+// closeTries is how often Close tries while the server closes its connection instead of answering. It does that after it has
+// closed the session, and when the client itself comes back in between.
 const closeTries = 10
 
 // Close ends the session at a server, behind the back of its client: who knows id and password is the client.

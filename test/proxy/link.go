@@ -30,9 +30,9 @@ type Speed struct {
 	Rate    int           // bytes a second, 0 is no limit
 }
 
-// Ports lie below the range from which the kernel takes ports for outgoing connections, so that they stay ours while
-// connections are refused, and below the range of servers.FreePorts, where servers would find them taken. Links of other
-// processes leave them alone, too: see reserve.
+// Ports lie below the range from which the kernel takes ports for outgoing connections, so that they stay ours while connections
+// are refused, and below the range of servers.FreePorts, where servers would find them taken. Links of other processes leave them
+// alone, too: see reserve.
 const (
 	firstPort = 10000
 	lastPort  = 15000
@@ -51,8 +51,8 @@ type Link struct {
 	target string
 	addr   string
 	frames bool // ZooKeeper's frames are looked at
-	// How long an accepted connection waits for a server that refuses it, before it is reset. A follower that is refused
-	// by a leader that does not listen yet tries again; one that is reset looks for another leader.
+	// How long an accepted connection waits for a server that refuses it, before it is reset. A follower that is refused by a
+	// leader that does not listen yet tries again; one that is reset looks for another leader.
 	patience time.Duration
 	first    func([]byte) []byte // when set: what becomes of the first bytes that a client sends
 	ctx      context.Context     //nolint:containedctx // of the test
@@ -110,8 +110,8 @@ func start(tb testing.TB, l *Link) *Link {
 	return l
 }
 
-// reserve keeps links, also those of other processes, away from a port at which nobody listens: connections are refused
-// there. The reservation is a name among Linux's abstract sockets, which goes with its process.
+// reserve keeps links, also those of other processes, away from a port at which nobody listens: connections are refused there.
+// The reservation is a name among Linux's abstract sockets, which goes with its process.
 func (l *Link) reserve(port int) (free func(), err error) {
 	if runtime.GOOS != "linux" {
 		return func() {}, nil
@@ -180,8 +180,8 @@ func (l *Link) Refuse() {
 	l.Cut()
 }
 
-// CutClients resets the clients' ends of all connections and refuses new ones until Heal. The server sees silence on its
-// ends; what it sends into them is lost.
+// CutClients resets the clients' ends of all connections and refuses new ones until Heal. The server sees silence on its ends;
+// what it sends into them is lost.
 func (l *Link) CutClients() {
 	l.close()
 	for _, c := range l.connections() {

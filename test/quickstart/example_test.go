@@ -128,8 +128,8 @@ func goCommand(t *testing.T, folder string, args ...string) {
 	}
 }
 
-// Every example, and the program of recipe/README.md, is a program that compiles where a reader pastes it: outside of our
-// module, where nothing internal can be imported. Every package for users has an example.
+// Every example, and the program of recipe/README.md, is a program that compiles where a reader pastes it: outside of our module,
+// where nothing internal can be imported. Every package for users has an example.
 func TestExamplesArePrograms(t *testing.T) {
 	all := programs(t)
 	for name, text := range all {

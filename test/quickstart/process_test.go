@@ -88,8 +88,8 @@ const (
 	byPolicy = "partitions start where a policy says"
 )
 
-// terminate sends SIGTERM to the program, which has to end soon, with success, and with nothing in its log but [open], [byPolicy] and
-// what else is expected.
+// terminate sends SIGTERM to the program, which has to end soon, with success, and with nothing in its log but [open], [byPolicy]
+// and what else is expected.
 func (p *process) terminate(t *testing.T, expected ...string) {
 	t.Helper()
 	told := time.Now()
@@ -212,7 +212,8 @@ func TestLockProgram(t *testing.T) {
 	}
 }
 
-// The program of recipe/README.md ends at once, and with success, though no server can be reached: the contender goes with the session.
+// The program of recipe/README.md ends at once, and with success, though no server can be reached: the contender goes with the
+// session.
 func TestLockProgramWithoutServers(t *testing.T) {
 	zk, zookeeper := zktest.Start(t, zktest.Options{})
 	p := start(t, readmeOfRecipes, map[string][]string{zookeeperServers: {zookeeper}})

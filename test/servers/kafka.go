@@ -43,8 +43,8 @@ type Kafka struct {
 	tools int // runs of tools
 }
 
-// StartKafka starts a Kafka cluster and returns when each broker knows all the others. Topics are not created by being
-// asked for, see [Kafka.CreateTopic].
+// StartKafka starts a Kafka cluster and returns when each broker knows all the others. Topics are not created by being asked for,
+// see [Kafka.CreateTopic].
 func StartKafka(tb testing.TB, opts KafkaOptions) *Kafka {
 	tb.Helper()
 	opts.Version = cmp.Or(opts.Version, Kafka4)
@@ -147,8 +147,8 @@ func (k *Kafka) Brokers() []string {
 // Nodes returns the brokers.
 func (k *Kafka) Nodes() []*KafkaNode { return slices.Clone(k.nodes) }
 
-// CreateTopic creates a topic with as many replicas as there are brokers, at most 3, and returns when every broker knows
-// a leader for each partition.
+// CreateTopic creates a topic with as many replicas as there are brokers, at most 3, and returns when every broker knows a leader
+// for each partition.
 func (k *Kafka) CreateTopic(name string, partitions int32) {
 	k.tb.Helper()
 	config := sarama.NewConfig()

@@ -29,12 +29,12 @@ type Process struct {
 	err  error         // of Wait; to be read after done
 }
 
-// Start starts a program as a child of the test and kills it at the test's end. Standard output and standard error go to
-// a log, unless cmd sends them elsewhere. To read them use an [os.Pipe]: cmd.StdoutPipe is closed when the process ends,
-// whether it was read or not, and behind a Writer that blocks the process does not end.
+// Start starts a program as a child of the test and kills it at the test's end. Standard output and standard error go to a log,
+// unless cmd sends them elsewhere. To read them use an [os.Pipe]: cmd.StdoutPipe is closed when the process ends, whether it was
+// read or not, and behind a Writer that blocks the process does not end.
 //
-// The kernel kills the child when the test process is gone (Pdeathsig, on Linux). It does so in fact when the *thread*
-// that started the child ends, so each child has a thread of its own that starts it, waits for it, and lives as long.
+// The kernel kills the child when the test process is gone (Pdeathsig, on Linux). It does so in fact when the *thread* that
+// started the child ends, so each child has a thread of its own that starts it, waits for it, and lives as long.
 func Start(tb testing.TB, name string, cmd *exec.Cmd) *Process {
 	tb.Helper()
 	return start(tb, name, cmd, newDir(tb, name))
@@ -159,8 +159,8 @@ func (p *Process) Resume() {
 	p.Signal(syscall.SIGCONT)
 }
 
-// newDir makes a folder that is removed at the end of the test, unless the test failed: then the ends of the logs in it
-// are printed, and all but the data stays.
+// newDir makes a folder that is removed at the end of the test, unless the test failed: then the ends of the logs in it are
+// printed, and all but the data stays.
 func newDir(tb testing.TB, name string) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "kiel-"+name+"-") //nolint:usetesting // it has to outlive a test that failed

@@ -39,8 +39,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// A parent that is killed has no time to clean up. Its ZooKeeper must go all the same, and must not go before: Go ends
-// threads that nobody uses, and the kernel takes the thread that started a child for its parent.
+// A parent that is killed has no time to clean up. Its ZooKeeper must go all the same, and must not go before: Go ends threads
+// that nobody uses, and the kernel takes the thread that started a child for its parent.
 func TestNoOrphans(t *testing.T) {
 	if os.Getenv(parent) != "" {
 		zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{})

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Talker is a process that talks JSON: it reads requests from its standard input, and writes answers to its standard
-// output.
+// Talker is a process that talks JSON: it reads requests from its standard input, and writes answers to its standard output.
 type Talker struct {
 	*Process
 

@@ -38,9 +38,9 @@ type ZooKeeperOptions struct {
 	ConfigOf          func(index int) map[string]string // when set, more lines for one server of an ensemble
 	Heap              string                            // of Java; "" is 64m
 
-	// Peer, when set, says where the server with index from reaches the one with index to, whose own ports these are, so
-	// that a test can put a proxy between a follower and its leader. Of the connections for elections it catches only
-	// some: a server that is asked by one with a smaller number calls back at the address by which that introduced itself.
+	// Peer, when set, says where the server with index from reaches the one with index to, whose own ports these are, so that a
+	// test can put a proxy between a follower and its leader. Of the connections for elections it catches only some: a server
+	// that is asked by one with a smaller number calls back at the address by which that introduced itself.
 	Peer func(from, to int, ports PeerPorts) PeerPorts
 }
 

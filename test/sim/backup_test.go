@@ -36,11 +36,11 @@ func (w *world) serverData() serverData {
 	return d
 }
 
-// backup stops the servers and starts them from a backup: the first one, which lacks a partition, or that of this phase or of
-// the one before, or one made when the fault begins. In the last case a member has just joined, so that claims of the backup
-// stand in the sessions of members that have given them up since. The sessions of the backup live again, or they have expired in the meantime; and zxids go on from the
-// backup, or beyond all that clients have seen. Meanwhile nobody else writes the set: what a set from a backup lacks after
-// more writes than were lost counts as removed.
+// backup stops the servers and starts them from a backup: the first one, which lacks a partition, or that of this phase or of the
+// one before, or one made when the fault begins. In the last case a member has just joined, so that claims of the backup stand in
+// the sessions of members that have given them up since. The sessions of the backup live again, or they have expired in the
+// meantime; and zxids go on from the backup, or beyond all that clients have seen. Meanwhile nobody else writes the set: what a
+// set from a backup lacks after more writes than were lost counts as removed.
 func backup(w *world, s step) (func(), bool) {
 	freeSet, ok := w.hold("set")
 	if !ok {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// memberClock is the clock of a process. It may run at another rate than the world's, stand still, and jump. It is the
-// session's clock alone: timers go by the world's.
+// memberClock is the clock of a process. It may run at another rate than the world's, stand still, and jump. It is the session's
+// clock alone: timers go by the world's.
 type memberClock struct {
 	mu         sync.Mutex
 	at         time.Time // when the rates were set last, and what the clock showed then

@@ -65,8 +65,8 @@ func (c coverage) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// required is what every run of 20 group-days must have reached, besides each kind of fault: branches that are rare,
-// and the effects of the faults.
+// required is what every run of 20 group-days must have reached, besides each kind of fault: branches that are rare, and the
+// effects of the faults.
 func required() []string {
 	all := []string{
 		"server: sessions expired", "server: sessions attached again",
@@ -101,7 +101,8 @@ func required() []string {
 	return all
 }
 
-// counting is a log that counts its records by their text, and keeps them for the monitor. Of those below INFO it takes snapshots alone.
+// counting is a log that counts its records by their text, and keeps them for the monitor. Of those below INFO it takes snapshots
+// alone.
 type counting struct {
 	p     *process
 	attrs string

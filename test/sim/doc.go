@@ -1,16 +1,15 @@
-// Package sim runs whole groups through virtual days of faults and checks after every event that nothing goes wrong. It
-// has only tests.
+// Package sim runs whole groups through virtual days of faults and checks after every event that nothing goes wrong. It has only
+// tests.
 //
 // # Overview
 //
-// A run is one group in one testing/synctest bubble: members with real sessions, the real go-zookeeper, allocators and
-// ownership, on zktest's servers and virtual network, and handlers that read from a small model of Kafka. Some runs
-// have Groups of package consumer instead, on kfake: some members Consume, others Run and mark each message, others
-// Run and work on several messages at a time. Time is virtual: a day takes seconds. What is done to the
-// group, the plan, is made of a seed before the run begins: phases, each some calm and then a burst of faults, or one
-// fault alone (a drill) with a bound of its own. After each phase the group must become well by itself. A third of the
-// groups have several topics, and members that ask for some of them and come back with other lists. In half of
-// these some members ask by patterns.
+// A run is one group in one testing/synctest bubble: members with real sessions, the real go-zookeeper, allocators and ownership,
+// on zktest's servers and virtual network, and handlers that read from a small model of Kafka. Some runs have Groups of package
+// consumer instead, on kfake: some members Consume, others Run and mark each message, others Run and work on several messages at
+// a time. Time is virtual: a day takes seconds. What is done to the group, the plan, is made of a seed before the run begins:
+// phases, each some calm and then a burst of faults, or one fault alone (a drill) with a bound of its own. After each phase the
+// group must become well by itself. A third of the groups have several topics, and members that ask for some of them and come
+// back with other lists. In half of these some members ask by patterns.
 //
 //	go test ./test/sim                        # 20 group-days, as in make test
 //	make sim DAYS=1000 FIRST=5000             # as many as you like, from another seed
@@ -19,16 +18,15 @@
 //	go test ./test/sim -run=Days -seed=4 -topics # rolling deploys that add a topic and take it away, as in TestTopicLists
 //	go test ./test/sim -run=Days -seed=17 -keep=3.0,3.4 -tries=20 # only those steps of it, 20 times
 //
-// A run that fails prints its plan, what happened last, and each violation; it is run 20 times more, however long that
-// takes, to see how often it fails, and shrunk to few steps that still do. The last line of the report is the command
-// that replays them. The order of goroutines within one virtual instant, and the jitter of back-offs, are not the seed's:
-// a failure may need some tries. To find out more, put a line into monitor.Note or make the log of a process louder
-// (counting, in coverage_test.go).
+// A run that fails prints its plan, what happened last, and each violation; it is run 20 times more, however long that takes, to
+// see how often it fails, and shrunk to few steps that still do. The last line of the report is the command that replays them.
+// The order of goroutines within one virtual instant, and the jitter of back-offs, are not the seed's: a failure may need some
+// tries. To find out more, put a line into monitor.Note or make the log of a process louder (counting, in coverage_test.go).
 //
-// Each run begins with a plan of all drills. A run of 20 days must have injected 2,000 faults, each kind among them,
-// ended each drill, and reached what is listed in coverage_test.go, or it fails.
-// Negative controls (control_test.go) show that it bites: without claims, with handlers that commit after they have
-// returned, or with Groups that store the last commit after the release, it must fail.
+// Each run begins with a plan of all drills. A run of 20 days must have injected 2,000 faults, each kind among them, ended each
+// drill, and reached what is listed in coverage_test.go, or it fails. Negative controls (control_test.go) show that it bites:
+// without claims, with handlers that commit after they have returned, or with Groups that store the last commit after the
+// release, it must fail.
 //
 // # Code map
 //
@@ -85,10 +83,10 @@
 //
 // # What it can't show
 //
-// A stopped process (SIGSTOP) is simulated: it receives and sends nothing and its handlers wait, but its timers go on, so
-// it knows of the end of trust when it wakes. So the simulation shows that a Group checks trust before each message only
-// where a clock jumps, or a message comes just as trust ends. For real stops see TestFrozen of test/chaos, and
-// TestStoppedAtAnyMoment of package consumer. A clock that runs at another rate is the session's clock alone.
-// Connections to kfake break, they never hang: sarama waits for answers with a mutex in hand, and virtual time stands
-// still while another goroutine wants that. All of that is for the real processes of test/chaos.
+// A stopped process (SIGSTOP) is simulated: it receives and sends nothing and its handlers wait, but its timers go on, so it
+// knows of the end of trust when it wakes. So the simulation shows that a Group checks trust before each message only where a
+// clock jumps, or a message comes just as trust ends. For real stops see TestFrozen of test/chaos, and TestStoppedAtAnyMoment of
+// package consumer. A clock that runs at another rate is the session's clock alone. Connections to kfake break, they never hang:
+// sarama waits for answers with a mutex in hand, and virtual time stands still while another goroutine wants that. All of that is
+// for the real processes of test/chaos.
 package sim

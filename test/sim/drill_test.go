@@ -56,15 +56,15 @@ func rebuilt(w *world, _ step) time.Duration {
 	return max(2*w.plan.Timeout, 15*time.Second) + 2*time.Second
 }
 
-// restored is how long it may take until all is well after the servers have gone back to a backup: the sessions of members
-// that have ended since may live once more.
+// restored is how long it may take until all is well after the servers have gone back to a backup: the sessions of members that
+// have ended since may live once more.
 func restored(w *world, s step) time.Duration { return rebuilt(w, s) + expiry(w, s) }
 
 // stuckBound is how long a partition may be held up by a handler that does not return.
 func stuckBound(*world, step) time.Duration { return rebalanceTimeout + time.Second }
 
-// reconnect is how long it may take after the servers are back: a handshake that hangs, a proof that counts from too
-// long ago to begin with, and a back-off.
+// reconnect is how long it may take after the servers are back: a handshake that hangs, a proof that counts from too long ago to
+// begin with, and a back-off.
 func reconnect(w *world, _ step) time.Duration {
 	return w.plan.Timeout/4 + w.plan.Timeout/6 + 3*time.Second
 }
@@ -227,8 +227,7 @@ func (w *world) undergo(d *drill, name string, s step, end func()) bool {
 	}
 }
 
-// lookAround looks at the group before a drill. What it returns looks again after it, and says whether all is as it
-// should be.
+// lookAround looks at the group before a drill. What it returns looks again after it, and says whether all is as it should be.
 func (w *world) lookAround(d *drill, s step) func(name string) bool {
 	before := w.versions()
 	counts := map[*process]int{}
@@ -300,8 +299,8 @@ func (m *monitor) stillOpen(name string, kept, renewed map[int]*term) {
 	}
 }
 
-// again returns how many messages were processed again so far, how many commits moved an offset back, and whether some
-// offset has not been put right yet.
+// again returns how many messages were processed again so far, how many commits moved an offset back, and whether some offset has
+// not been put right yet.
 func (m *monitor) again() (messages, strays int, astray bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -2,16 +2,16 @@ package sim_test
 
 import "time"
 
-// soon is how long a member may take to stop after a third party has ended its session or removed its claim, while nothing
-// keeps it from noticing.
+// soon is how long a member may take to stop after a third party has ended its session or removed its claim, while nothing keeps
+// it from noticing.
 const soon = time.Second
 
 // everybody stands for all processes where somebody is in trouble.
 const everybody = ""
 
-// excuses says who may still trust a claim that has gone. A third party must have taken it, by ending the session or by
-// removing the claim, and then only its owner is excused: for soon, and for 5/6 T at most while something keeps the owner
-// from noticing. The end of trust needs no notice, so nothing excuses more.
+// excuses says who may still trust a claim that has gone. A third party must have taken it, by ending the session or by removing
+// the claim, and then only its owner is excused: for soon, and for 5/6 T at most while something keeps the owner from noticing.
+// The end of trust needs no notice, so nothing excuses more.
 type excuses struct {
 	bound    time.Duration       // 5/6 T
 	sessions map[int64]taking    // sessions that a third party ended
@@ -47,8 +47,8 @@ func (x *excuses) ailment(whose string) *ailment {
 }
 
 // ails says whether a process has been in trouble since then: it, its server, or everybody. A process whose connection broke in
-// trouble stays in trouble until it has another: nothing tells it anything. A server that never answered its handshake may hold it
-// up for T/4 after the servers answer again; drills judge how long that takes.
+// trouble stays in trouble until it has another: nothing tells it anything. A server that never answered its handshake may hold
+// it up for T/4 after the servers answer again; drills judge how long that takes.
 func (x *excuses) ails(p *process, since time.Time) bool {
 	if p.ses.Stats().State == "suspended" {
 		x.ailment(p.id).until = time.Now()

@@ -114,8 +114,8 @@ func (w *world) errand(f func()) {
 	})
 }
 
-// putBack has each of these members add partitions, as an operator does who wants them in all seeds. Members that start
-// later have them.
+// putBack has each of these members add partitions, as an operator does who wants them in all seeds. Members that start later
+// have them.
 func (w *world) putBack(live []*process, parts map[string][]int32) {
 	for _, p := range live {
 		for !p.hasEnded() && !p.isDead() && !p.isLeaving() && w.changeSet(p, p.alloc.AddPartitions, parts) != nil {

@@ -118,9 +118,8 @@ func (b *brokers) config(p *process) *sarama.Config {
 	return c
 }
 
-// kafkaDialer is a process's way to Kafka. Connections break when the process stands still or dies and when Kafka is
-// down. They must not hang: sarama waits for answers with a mutex in hand, and virtual time stands still while
-// another goroutine wants that.
+// kafkaDialer is a process's way to Kafka. Connections break when the process stands still or dies and when Kafka is down. They
+// must not hang: sarama waits for answers with a mutex in hand, and virtual time stands still while another goroutine wants that.
 type kafkaDialer struct {
 	p *process
 	b *brokers

@@ -107,8 +107,8 @@ func (m *monitor) groupMessage(t *term, off int64) {
 	}
 }
 
-// late judges the last message of a term that has ended. Within an instant there is no order of what one hears, so the
-// message may have been taken before; but not if a clock has ended the term, which shows the same time all the while.
+// late judges the last message of a term that has ended. Within an instant there is no order of what one hears, so the message
+// may have been taken before; but not if a clock has ended the term, which shows the same time all the while.
 func (m *monitor) late(t *term) {
 	if d := t.handed.Sub(t.ended); d > 0 || d == 0 && t.clock {
 		m.violate("S4", "%s is handed a message of p%d %v after the end (%v)", t.p.id, t.part, d, t.how)
@@ -166,8 +166,8 @@ func (m *monitor) groupEnd(t *term, how ownership.EventKind, at time.Time) {
 	}
 }
 
-// handled notes that a group's handler has processed a message. Only a handler that works on several messages at a time
-// may do so before it has processed those before it.
+// handled notes that a group's handler has processed a message. Only a handler that works on several messages at a time may do so
+// before it has processed those before it.
 func (m *monitor) handled(t *term, off int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 // commitEvery is how often a handler commits.
 const commitEvery = 5 * time.Second
 
-// handle is the handler of a member: it opens at the committed offset, asks for trust before each message and each
-// commit, and when its partition is revoked it commits and returns. The committed offset is stored anew after T, one
-// minute and ten minutes, against commits of old owners that arrive late.
+// handle is the handler of a member: it opens at the committed offset, asks for trust before each message and each commit, and
+// when its partition is revoked it commits and returns. The committed offset is stored anew after T, one minute and ten minutes,
+// against commits of old owners that arrive late.
 func (p *process) handle(ctx context.Context, c *ownership.Claim) error {
 	w := p.w
 	t := w.mon.enter(p, c)

@@ -89,8 +89,8 @@ func (h *hook) on(r *zktest.Request) zktest.Action {
 	return act
 }
 
-// untold says whether a follower has not yet told its leader of a request when it answers it. It tells within half a
-// tick, and so there is a request in between of which it surely has.
+// untold says whether a follower has not yet told its leader of a request when it answers it. It tells within half a tick, and so
+// there is a request in between of which it surely has.
 func (h *hook) untold(session int64) bool {
 	now := time.Now()
 	win, known := h.windows[session]

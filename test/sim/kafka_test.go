@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// kafka is a small model of Kafka: logs in memory, one committed offset each, a steady producer, and a network on which
-// requests and replies take time, get lost, or arrive when nobody thinks of them any more.
+// kafka is a small model of Kafka: logs in memory, one committed offset each, a steady producer, and a network on which requests
+// and replies take time, get lost, or arrive when nobody thinks of them any more.
 type kafka struct {
 	pacer
 
@@ -116,8 +116,8 @@ func (p *pacer) each(ctx context.Context, f func()) {
 	}
 }
 
-// atOnce is how many partitions get a message at a time. Where there are more they take turns, so that many partitions
-// cost no more than few.
+// atOnce is how many partitions get a message at a time. Where there are more they take turns, so that many partitions cost no
+// more than few.
 const atOnce = 10
 
 // produce appends to the partitions until ctx ends.

@@ -40,8 +40,8 @@ func (m *monitor) claimed(p *process, i int, e ownership.Event) {
 	t := &term{
 		p: p, part: i, token: e.Token, session: e.Session, history: m.history, began: time.Now(),
 	}
-	// The token of an old claim is of the old count. A claim that a third party removed before it was told is older than
-	// the newest.
+	// The token of an old claim is of the old count. A claim that a third party removed before it was told is older than the
+	// newest.
 	if old {
 		t.history--
 	} else if again || e.Token > part.token {

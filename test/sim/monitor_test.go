@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// monitor hears of everything that happens in a run, in one order, and checks the invariants as it hears of it. Their
-// names are those of the package's page.
+// monitor hears of everything that happens in a run, in one order, and checks the invariants as it hears of it. Their names are
+// those of the package's page.
 type monitor struct {
 	mu       sync.Mutex
 	plan     *plan

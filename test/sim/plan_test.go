@@ -73,8 +73,8 @@ func (p *plan) ids(last int) []id {
 	return all
 }
 
-// only returns the plan with these steps alone. Phases without any are left out, and the others wait a minute
-// instead of idling for hours.
+// only returns the plan with these steps alone. Phases without any are left out, and the others wait a minute instead of idling
+// for hours.
 func (p *plan) only(keep []id) *plan {
 	cut := *p
 	cut.Phases = nil
@@ -123,10 +123,9 @@ func (p *plan) length() time.Duration {
 	return d
 }
 
-// newPlan makes the plan of a seed. Two thirds of the seeds are days: hours of calm between the bursts, and long
-// session timeouts, for those make an hour of calm cheap. The others have short timeouts, little calm, and last a
-// quarter of that; one of eight of them has up to 250 partitions, and lasts a third as
-// long.
+// newPlan makes the plan of a seed. Two thirds of the seeds are days: hours of calm between the bursts, and long session
+// timeouts, for those make an hour of calm cheap. The others have short timeouts, little calm, and last a quarter of that; one of
+// eight of them has up to 250 partitions, and lasts a third as long.
 func newPlan(seed uint64, length time.Duration, members int) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x6b69656c))
 	p := &plan{Seed: seed, Hours: length.Hours(), Func: []string{"balanced", "roundrobin", "range"}[r.IntN(3)]}
@@ -182,8 +181,8 @@ func drillKinds() []string {
 	})
 }
 
-// newDrills makes a plan of each drill once, in an order of the seed's. Those that need room for one more member come
-// after one has left; storm, which takes all room, is the last.
+// newDrills makes a plan of each drill once, in an order of the seed's. Those that need room for one more member come after one
+// has left; storm, which takes all room, is the last.
 func newDrills(seed uint64, members int) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x6472696c6c))
 	p := &plan{Seed: seed, Drills: true, Func: []string{"balanced", "roundrobin", "range"}[r.IntN(3)]}

@@ -20,8 +20,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// process is one process of a member, from its start to its end. A member that is started again is another process,
-// with the same name.
+// process is one process of a member, from its start to its end. A member that is started again is another process, with the same
+// name.
 type process struct {
 	w      *world
 	slot   int
@@ -257,8 +257,8 @@ func (p *process) kill(silent bool) {
 	p.end()
 }
 
-// stop makes the process stand still, as by SIGSTOP: others hear nothing, no handler goes on. With inHand, a handler
-// that is about to process a message stops after it asked for trust.
+// stop makes the process stand still, as by SIGSTOP: others hear nothing, no handler goes on. With inHand, a handler that is
+// about to process a message stops after it asked for trust.
 func (p *process) stop(inHand bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

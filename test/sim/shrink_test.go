@@ -16,8 +16,7 @@ const (
 	shrinkTries = 4               // of a shorter schedule, before it counts as one that does not fail
 )
 
-// report prints a failure: its plan, what happened last, how often the seed fails, and a shorter schedule that still
-// does.
+// report prints a failure: its plan, what happened last, how often the seed fails, and a shorter schedule that still does.
 func report(t *testing.T, res *result, lax manners) {
 	t.Helper()
 	p := res.plan
@@ -63,8 +62,8 @@ func rate(t *testing.T, p *plan, lax manners, limit time.Duration) (failed, trie
 	return failed, tried
 }
 
-// shrink leaves out steps as long as the rest still fails: first halves of what is left, then smaller and smaller parts
-// (delta debugging). What is left after the time for it may be left out in part, too.
+// shrink leaves out steps as long as the rest still fails: first halves of what is left, then smaller and smaller parts (delta
+// debugging). What is left after the time for it may be left out in part, too.
 func shrink(t *testing.T, p *plan, keep []id, lax manners) []id {
 	t.Helper()
 	began := time.Now()

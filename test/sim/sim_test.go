@@ -72,8 +72,8 @@ func (s *total) days() float64 {
 	return s.virtual.Hours() / 24
 }
 
-// seeds hands out the plans of a run: each drill once, then the days of seeds that are always the same, then those of
-// random ones.
+// seeds hands out the plans of a run: each drill once, then the days of seeds that are always the same, then those of random
+// ones.
 type seeds struct {
 	mu     sync.Mutex
 	drills bool
@@ -271,8 +271,8 @@ func hectic(seed uint64, n int) []uint64 {
 	return list
 }
 
-// Groups of package consumer, with sarama in them, live through the same on kfake's virtual network. That costs much
-// more, so they live for some hours only.
+// Groups of package consumer, with sarama in them, live through the same on kfake's virtual network. That costs much more, so
+// they live for some hours only.
 func TestGroups(t *testing.T) {
 	began := time.Now()
 	sum := newTotal()

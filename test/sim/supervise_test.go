@@ -28,8 +28,8 @@ func (w *world) delivers(since time.Time, which func(l *life) bool) {
 	}
 }
 
-// unexpired says whether this process ended while the session of one before it, that has gone, could not have expired
-// yet by the clock of the servers: because that stood, or because what the other had sent came late.
+// unexpired says whether this process ended while the session of one before it, that has gone, could not have expired yet by the
+// clock of the servers: because that stood, or because what the other had sent came late.
 func (w *world) unexpired(p *process) bool {
 	for _, other := range w.lives {
 		if other.id == p.id || other.name != p.name || other.end.IsZero() {
@@ -125,9 +125,9 @@ func (w *world) ended(p *process) {
 	}
 }
 
-// rivalled says whether this process ended while a double by the plan and who it is a double of were both at work. One
-// that was started again after a crash is no reason: it waits until the session before has gone. A double may have gone
-// too, but then its session must have been there for as long as a name is waited for.
+// rivalled says whether this process ended while a double by the plan and who it is a double of were both at work. One that was
+// started again after a crash is no reason: it waits until the session before has gone. A double may have gone too, but then its
+// session must have been there for as long as a name is waited for.
 func (w *world) rivalled(p *process) bool {
 	for _, other := range w.lives {
 		if other.id == p.id || other.name != p.name || !other.double && !p.double {

@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// otherTopics is the kind of fault in which a member leaves and comes back with another list of topics. It has no weight:
-// plans get it by addTopics, from a source of its own, so that it changes no other draw of a seed.
+// otherTopics is the kind of fault in which a member leaves and comes back with another list of topics. It has no weight: plans
+// get it by addTopics, from a source of its own, so that it changes no other draw of a seed.
 const otherTopics = "other topics"
 
 // otherTopicsBound is how long a partition of a topic that somebody asks for may be without an owner while a member leaves and
@@ -24,8 +24,8 @@ const otherTopicsBound = 700 * time.Millisecond
 // topicSource is what a plan draws its topics from.
 func topicSource(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x746f70696373)) }
 
-// addTopics gives a third of the plans several topics, members that ask for some of them, and members that come back with
-// another list: some during each phase of faults, and a few alone, at the end.
+// addTopics gives a third of the plans several topics, members that ask for some of them, and members that come back with another
+// list: some during each phase of faults, and a few alone, at the end.
 func (p *plan) addTopics(idle time.Duration) {
 	r := topicSource(p.Seed)
 	if r.IntN(3) > 0 {
@@ -54,8 +54,8 @@ func (p *plan) addTopics(idle time.Duration) {
 	p.Patterns = r.IntN(2) == 0
 }
 
-// newTopicDrills makes a plan of two rolling deploys and what may come in the middle of them: the first adds a topic, the
-// second takes it away. In the end each member asks for one topic alone.
+// newTopicDrills makes a plan of two rolling deploys and what may come in the middle of them: the first adds a topic, the second
+// takes it away. In the end each member asks for one topic alone.
 func newTopicDrills(seed uint64, members int) *plan {
 	r := topicSource(seed)
 	p := &plan{Seed: seed, Deploys: true, Patterns: seed%2 == 1, Func: []string{"balanced", "roundrobin", "range"}[seed%3], Topics: 2 + r.IntN(2)}
@@ -205,8 +205,8 @@ func (w *world) onlyWanted(parts []kiel.Partition) []kiel.Partition {
 	return slices.DeleteFunc(slices.Clone(parts), func(q kiel.Partition) bool { return !w.isWanted(w.plan.index(q.Topic, q.ID)) })
 }
 
-// mustBeProcessed returns which messages must be processed when the group is well: those before ends of what somebody asks
-// for, of the rest those that had to be before.
+// mustBeProcessed returns which messages must be processed when the group is well: those before ends of what somebody asks for,
+// of the rest those that had to be before.
 func (w *world) mustBeProcessed(ends []int64) []int64 {
 	for i := range ends {
 		if w.isWanted(i) {
@@ -313,8 +313,8 @@ func (w *world) listsUnwell(live []*process, names []string) string {
 	return ""
 }
 
-// asked returns what the process asks for: its topics, or where a plan has patterns, and for every other slot, patterns that find just
-// these.
+// asked returns what the process asks for: its topics, or where a plan has patterns, and for every other slot, patterns that find
+// just these.
 func (p *process) asked() []string {
 	if !p.w.plan.Patterns || p.slot%2 == 0 || p.topics == nil {
 		return slices.Clone(p.topics)
@@ -425,8 +425,8 @@ func (m *monitor) compute(fn string, in allocfn.Input, owners allocfn.Assignment
 	}
 }
 
-// Members leave and come back with other topics, in rolling deploys that add a topic and take it away: what somebody asks for
-// is owned by who asks for it, but for hand-overs, and no message of it is lost or processed again.
+// Members leave and come back with other topics, in rolling deploys that add a topic and take it away: what somebody asks for is
+// owned by who asks for it, but for hand-overs, and no message of it is lost or processed again.
 func TestTopicLists(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {

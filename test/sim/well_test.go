@@ -43,13 +43,13 @@ func (w *world) bound() time.Duration {
 	return replaced + 2*(t+w.plan.Tick+time.Second) + rebalanceTimeout + 30*time.Second
 }
 
-// notice is how long it takes until everybody has noticed everything: the servers end the sessions of the dead, and what
-// nobody is told of is read again after T.
+// notice is how long it takes until everybody has noticed everything: the servers end the sessions of the dead, and what nobody
+// is told of is read again after T.
 func (w *world) notice() time.Duration { return w.plan.Timeout + w.plan.Tick + soon }
 
-// settle waits until the group has become well by itself and has been so for as long as it takes to notice everything:
-// all members joined and of one mind, each partition owned by whom the mapping says, the set complete, no claim that its
-// session's member does not know of, all messages processed.
+// settle waits until the group has become well by itself and has been so for as long as it takes to notice everything: all
+// members joined and of one mind, each partition owned by whom the mapping says, the set complete, no claim that its session's
+// member does not know of, all messages processed.
 func (w *world) settle(what string, bound time.Duration) bool {
 	began := time.Now()
 	ends := w.mustBeProcessed(w.broker.ends()[:w.known])
@@ -192,8 +192,8 @@ func (w *world) claims() map[int]standing {
 	return all
 }
 
-// groupsUnwell is unwell where the members are Groups, who don't show their snapshots: all are members, each
-// partition has one owner, and the shares are fair.
+// groupsUnwell is unwell where the members are Groups, who don't show their snapshots: all are members, each partition has one
+// owner, and the shares are fair.
 func (w *world) groupsUnwell(live []*process, names []string) string {
 	if got := w.srv.Children(groupPath + "/members"); !slices.Equal(got, names) {
 		return fmt.Sprintf("the members are %v, not %v", got, names)

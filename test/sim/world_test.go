@@ -204,8 +204,8 @@ func (w *world) run() {
 	w.rest(time.Minute)
 }
 
-// begin starts the first members. Once they are well it makes the first backup, and then adds the last partition: that one is
-// in no seed when the members are Groups, who know of all partitions from the beginning.
+// begin starts the first members. Once they are well it makes the first backup, and then adds the last partition: that one is in
+// no seed when the members are Groups, who know of all partitions from the beginning.
 func (w *world) begin() bool {
 	w.known = w.plan.Partitions
 	if !w.plan.Group {

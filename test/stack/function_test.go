@@ -80,9 +80,9 @@ func (p *patient) stale(kept []int32, opened map[int32]int) {
 	}
 }
 
-// A function that panics on one member, as one of a version of its own may: the member says so, keeps what it had and works
-// on; the others own what is theirs and not held by it. What the new mapping gives to the member has no owner, and nothing
-// bounds that but the next change after the function works again, or Rebalance.
+// A function that panics on one member, as one of a version of its own may: the member says so, keeps what it had and works on;
+// the others own what is theirs and not held by it. What the new mapping gives to the member has no owner, and nothing bounds
+// that but the next change after the function works again, or Rebalance.
 func TestFunctionPanics(t *testing.T) {
 	const n = 24
 	for _, name := range []string{"a", "z"} { // first by name and last

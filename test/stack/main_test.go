@@ -1,5 +1,5 @@
-// Package stack_test runs whole members, from the session to ownership, against the in-memory server: what one sick member
-// does to the others, stopping at any moment, storms, and bad input. What is random prints its seed; -seed replays one.
+// Package stack_test runs whole members, from the session to ownership, against the in-memory server: what one sick member does
+// to the others, stopping at any moment, storms, and bad input. What is random prints its seed; -seed replays one.
 package stack_test
 
 import (

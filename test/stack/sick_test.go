@@ -200,8 +200,7 @@ func sicknesses() map[string]sickness {
 	}
 }
 
-// One sick member does not hold up the others: what it does not have moves at once, what it has within a bound; and it is
-// said.
+// One sick member does not hold up the others: what it does not have moves at once, what it has within a bound; and it is said.
 func TestSickMember(t *testing.T) {
 	for name, s := range sicknesses() {
 		for _, sick := range []string{"a", "z"} { // first by name and last
@@ -276,8 +275,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// settle waits until the healthy members own what is theirs: what the sick one does not have at once, after a crash as soon
-// as that is known, the rest within the sickness's bound.
+// settle waits until the healthy members own what is theirs: what the sick one does not have at once, after a crash as soon as
+// that is known, the rest within the sickness's bound.
 func (w *world) settle(p *patient, s sickness, what string, healthy ...*member) time.Duration {
 	w.t.Helper()
 	has := p.owned()

@@ -103,8 +103,7 @@ func pick[V any](r *rand.Rand, m map[string]V) string {
 	return keys[r.IntN(len(keys))]
 }
 
-// moment draws a time to wait: often in the first instants, where all goes quickly, and now and then for so long that trust
-// ends.
+// moment draws a time to wait: often in the first instants, where all goes quickly, and now and then for so long that trust ends.
 func moment(r *rand.Rand, longest time.Duration) time.Duration {
 	switch r.IntN(5) {
 	case 0, 1:
@@ -121,8 +120,8 @@ func upTo(r *rand.Rand, longest time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(longest)))
 }
 
-// eachSchedule runs f in a bubble for each of the seeds, of which it prints those that fail, or for the replayed one. Faults
-// take turns.
+// eachSchedule runs f in a bubble for each of the seeds, of which it prints those that fail, or for the replayed one. Faults take
+// turns.
 func eachSchedule(t *testing.T, f func(t *testing.T, r *rand.Rand, fault string)) {
 	t.Helper()
 	all := slices.Sorted(maps.Keys(faults()))
@@ -142,8 +141,8 @@ func eachSchedule(t *testing.T, f func(t *testing.T, r *rand.Rand, fault string)
 	}
 }
 
-// A member stops within its deadline, whatever is under way and whatever is wrong, and leaves nothing behind: neither a
-// goroutine (the bubble would not end) nor a call nor a znode.
+// A member stops within its deadline, whatever is under way and whatever is wrong, and leaves nothing behind: neither a goroutine
+// (the bubble would not end) nor a call nor a znode.
 func TestStopInEveryPhase(t *testing.T) {
 	hit := phases{}
 	var slowest time.Duration

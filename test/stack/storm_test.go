@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// 200 members that join within a second cause few rebalances: what a member counts from its own joining on, and what one
-// counts that was there before.
+// 200 members that join within a second cause few rebalances: what a member counts from its own joining on, and what one counts
+// that was there before.
 func TestStormOfJoins(t *testing.T) {
 	const joining, partitions, most = 200, 400, 5
 	began := time.Now()
@@ -58,8 +58,8 @@ func TestStormOfJoins(t *testing.T) {
 }
 
 // A member that comes and goes without end does not starve the others: no partition waits for longer than a bound, and they
-// rebalance no more often than their coalescing allows. A lone change is acted on at once, so that is twice for each coming
-// and going, or session; when there is no calm of a quiet period any more, once for each maximum delay.
+// rebalance no more often than their coalescing allows. A lone change is acted on at once, so that is twice for each coming and
+// going, or session; when there is no calm of a quiet period any more, once for each maximum delay.
 func TestFlappingMember(t *testing.T) {
 	const (
 		partitions = 24
@@ -97,8 +97,8 @@ func TestFlappingMember(t *testing.T) {
 		"session killed each 100 ms": {kill, 100 * time.Millisecond, 1, 190, 3 * time.Second, 0.7},
 		// Who is dead keeps its share for the session timeout and a tick.
 		"crashes each 3 s": {again, 3 * time.Second, 3, 60, crashBound + 3*time.Second, 0.7},
-		// Under new names those who come next die before that, so there are always three dead: what falls to them waits until
-		// the crashing ends. Nobody can know of whom nothing is heard yet that nothing will be.
+		// Under new names those who come next die before that, so there are always three dead: what falls to them waits until the
+		// crashing ends. Nobody can know of whom nothing is heard yet that nothing will be.
 		"crashes each 3 s under new names": {anew, 3 * time.Second, 3, 60, 0, 0.5},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -88,8 +88,8 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 	r.batch.size, r.batch.data = sizeOf(r.batch.Messages)
 }
 
-// readBatch appends the records from Next on, and raises Next. It leaves out an offset that
-// does not grow, because the readers of the messages rely on their order.
+// readBatch appends the records from Next on, and raises Next. It leaves out an offset that does not grow, because the readers of
+// the messages rely on their order.
 func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
 	next := r.batch.Next
 	for _, rec := range b.Records {
@@ -111,8 +111,8 @@ func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
 	r.batch.Next = next
 }
 
-// readLegacy reads messages of the formats before record batches. Offsets inside of a
-// compressed set of format 1 count from the set's start (KIP-31).
+// readLegacy reads messages of the formats before record batches. Offsets inside of a compressed set of format 1 count from the
+// set's start (KIP-31).
 func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
 	for _, outer := range set.Messages {
 		inner := outer.Messages()
@@ -138,10 +138,9 @@ func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
 	}
 }
 
-// passed returns the offset up to which an answer without records shows that the log has
-// no records: the offset after batches that compaction has emptied, or the start of a batch
-// that came in part. It is 0 when the answer has no batch. sarama drops empty batches, and
-// keeps the offset in a field that it does not export.
+// passed returns the offset up to which an answer without records shows that the log has no records: the offset after batches
+// that compaction has emptied, or the start of a batch that came in part. It is 0 when the answer has no batch. sarama drops
+// empty batches, and keeps the offset in a field that it does not export.
 func passed(block *sarama.FetchResponseBlock) int64 {
 	for _, records := range block.RecordsSet {
 		if b := records.RecordBatch; b != nil {
@@ -155,8 +154,8 @@ func passed(block *sarama.FetchResponseBlock) int64 {
 	return next.Elem().Int()
 }
 
-// hidden finds the record batches of one answer that readers must not see: control
-// batches, and for READ_COMMITTED those of aborted transactions (KIP-98).
+// hidden finds the record batches of one answer that readers must not see: control batches, and for READ_COMMITTED those of
+// aborted transactions (KIP-98).
 type hidden struct {
 	committed bool                         // the isolation level is READ_COMMITTED
 	aborted   []*sarama.AbortedTransaction // the aborted transactions that begin later, by first offset
@@ -190,8 +189,8 @@ func (h *hidden) hides(b *sarama.RecordBatch) bool {
 	return h.committed && b.IsTransactional && h.producers[b.ProducerID]
 }
 
-// aborts returns whether a control batch ends a transaction that was aborted. The key of a
-// control record is its version and its type; the type of an abort is 0 (KIP-98).
+// aborts returns whether a control batch ends a transaction that was aborted. The key of a control record is its version and its
+// type; the type of an abort is 0 (KIP-98).
 func aborts(b *sarama.RecordBatch) bool {
 	return len(b.Records) > 0 && len(b.Records[0].Key) >= 4 && binary.BigEndian.Uint16(b.Records[0].Key[2:]) == 0
 }
@@ -239,8 +238,8 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		p.retry(errNoProgress)
 		return
 	case missing:
-		// There are messages that did not come: a record batch is larger than the size
-		// asked for. Kafka sends one batch whole if it is the first in an answer (KIP-74).
+		// There are messages that did not come: a record batch is larger than the size asked for. Kafka sends one batch whole if
+		// it is the first in an answer (KIP-74).
 		p.alone, p.size = true, min(2*p.fetchSize(), maxFetch)
 	default:
 		p.alone, p.size = false, 0

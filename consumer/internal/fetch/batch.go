@@ -8,21 +8,19 @@ import (
 
 // Batch is the messages of one partition in one answer of a broker.
 type Batch struct {
-	// Messages are in the order of their offsets. There may be none, if only Next
-	// moved. Messages are handed out as pointers into this slice, which nobody
-	// writes to after Next of a partition has returned it.
+	// Messages are in the order of their offsets. There may be none, if only Next moved. Messages are handed out as pointers into
+	// this slice, which nobody writes to after Next of a partition has returned it.
 	Messages []sarama.ConsumerMessage
 
-	// Next is the offset after the batch. It is larger than the offset after the last
-	// message if control records, records of aborted transactions or gaps that
-	// compaction left follow that message.
+	// Next is the offset after the batch. It is larger than the offset after the last message if control records, records of
+	// aborted transactions or gaps that compaction left follow that message.
 	Next int64
 
 	// LeaderEpoch is that of the last record batch; -1 if it is not known.
 	LeaderEpoch int32
 
-	// EpochFrom is the offset from which on all record batches have LeaderEpoch. It is
-	// above the first message's offset when the leader changed within the answer.
+	// EpochFrom is the offset from which on all record batches have LeaderEpoch. It is above the first message's offset when the
+	// leader changed within the answer.
 	EpochFrom int64
 
 	size   int     // bytes that the messages take in memory
@@ -30,8 +28,8 @@ type Batch struct {
 	answer *answer // the memory into which keys, values and headers point; nil if they have memory of their own
 }
 
-// answer is the memory of one answer of a broker. Messages that were not compressed
-// point into it, so a single message keeps the whole answer in memory.
+// answer is the memory of one answer of a broker. Messages that were not compressed point into it, so a single message keeps the
+// whole answer in memory.
 type answer struct {
 	bytes int
 	users int // number of batches of the answer that partitions hold; guarded by the fetcher's mu
@@ -100,8 +98,7 @@ const messageOverhead = 160
 // headerOverhead is how many bytes a header takes in memory beside its key and value.
 const headerOverhead = 64
 
-// sizeOf returns how many bytes the messages take in memory, and how many of these are in
-// keys, values and headers.
+// sizeOf returns how many bytes the messages take in memory, and how many of these are in keys, values and headers.
 func sizeOf(messages []sarama.ConsumerMessage) (size, data int) {
 	size = len(messages) * messageOverhead
 	for i := range messages {

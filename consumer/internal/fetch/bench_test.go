@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// canned is a broker that answers each request with the same record batches, whatever
-// offset is asked for: it costs next to nothing beside what reads them.
+// canned is a broker that answers each request with the same record batches, whatever offset is asked for: it costs next to
+// nothing beside what reads them.
 type canned struct {
 	*fakeCluster
 	records []byte
@@ -80,8 +80,8 @@ func (c *canned) body(out []byte, req fakeRequest) []byte {
 	return out
 }
 
-// BenchmarkNext reads messages of 100 bytes from 8 partitions of one broker, which
-// stands in this process, too. cpu-ns/op is of the whole process.
+// BenchmarkNext reads messages of 100 bytes from 8 partitions of one broker, which stands in this process, too. cpu-ns/op is of
+// the whole process.
 func BenchmarkNext(b *testing.B) {
 	const parts, perBatch = 8, 150
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,11 +2,9 @@ package fetch
 
 import "github.com/IBM/sarama"
 
-// check compares the last batch that was read with a new leader's log (KIP-320). It
-// fetches the record batch before the position, and compares its leader epoch. If the
-// epoch differs, an unclean election has truncated the log below the position. Then
-// check searches for the first batch of a later epoch, because everything from that
-// batch on was written anew.
+// check compares the last batch that was read with a new leader's log (KIP-320). It fetches the record batch before the position,
+// and compares its leader epoch. If the epoch differs, an unclean election has truncated the log below the position. Then check
+// searches for the first batch of a later epoch, because everything from that batch on was written anew.
 type check struct {
 	searching bool
 	atEnd     bool  // the log seems to end before the batch to compare, so the position itself is fetched, to learn whether Kafka has it
@@ -105,8 +103,8 @@ func (r *result) conclude() {
 	}
 }
 
-// batchAt returns the record batch that has offset, or else the first one after it; nil if
-// there is none. The header of an incomplete batch is enough.
+// batchAt returns the record batch that has offset, or else the first one after it; nil if there is none. The header of an
+// incomplete batch is enough.
 func batchAt(block *sarama.FetchResponseBlock, offset int64) *sarama.RecordBatch {
 	for _, records := range block.RecordsSet {
 		if b := records.RecordBatch; b != nil && b.LastOffset() >= offset {

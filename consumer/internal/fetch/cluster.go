@@ -12,8 +12,8 @@ type Node struct {
 	Addr string
 }
 
-// Cluster has the leaders of partitions. Its methods may block; a Fetcher calls
-// them in goroutines of their own, two at a time at most.
+// Cluster has the leaders of partitions. Its methods may block; a Fetcher calls them in goroutines of their own, two at a time at
+// most.
 type Cluster interface {
 	// Refresh asks Kafka for the metadata of topics.
 	Refresh(topics []string) error
@@ -25,8 +25,8 @@ type Cluster interface {
 	Range(topic string, partition int32) (start, end int64, err error)
 }
 
-// ClusterOf returns a Cluster that asks a client. A Fetcher fetches on connections
-// of its own, so requests of the client never wait for a long poll.
+// ClusterOf returns a Cluster that asks a client. A Fetcher fetches on connections of its own, so requests of the client never
+// wait for a long poll.
 func ClusterOf(client sarama.Client) Cluster { return clientCluster{client} }
 
 type clientCluster struct{ client sarama.Client }

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// conn is a connection that ends when no byte comes while an answer is due. Each
-// byte extends the deadline by 5 s.
+// conn is a connection that ends when no byte comes while an answer is due. Each byte extends the deadline by 5 s.
 type conn struct {
 	net.Conn
 	opened   time.Time
@@ -17,8 +16,7 @@ type conn struct {
 	failed   *atomic.Bool  // Read or Write has returned an error
 }
 
-// Write sends a request. The first byte of its answer is due 5 s after the time that the
-// broker may wait for messages.
+// Write sends a request. The first byte of its answer is due 5 s after the time that the broker may wait for messages.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if err != nil {

@@ -8,16 +8,15 @@ import (
 )
 
 var (
-	// ErrTruncated says that the log was truncated below the position: an unclean
-	// leader election removed messages that were read already, and other messages may
-	// have got their offsets. A [TruncatedError] says where.
+	// ErrTruncated says that the log was truncated below the position: an unclean leader election removed messages that were read
+	// already, and other messages may have got their offsets. A [TruncatedError] says where.
 	ErrTruncated = errors.New("the log was truncated")
 
 	// ErrClosed is returned when the partition or the fetcher is closed.
 	ErrClosed = errors.New("closed")
 
-	// ErrNoAnswer is returned by [Partition.Opened] when Kafka has not answered for the
-	// partition in time. It wraps the newest failure.
+	// ErrNoAnswer is returned by [Partition.Opened] when Kafka has not answered for the partition in time. It wraps the newest
+	// failure.
 	ErrNoAnswer = errors.New("no answer")
 
 	// ErrOpen is returned by [Fetcher.Open] for a partition that is open already.
@@ -42,8 +41,7 @@ const (
 	kindThrottle = "throttle" // a broker throttles for longer than maxThrottle
 )
 
-// RangeError says that Kafka's log begins after the position, or ends before it. It
-// wraps sarama.ErrOffsetOutOfRange.
+// RangeError says that Kafka's log begins after the position, or ends before it. It wraps sarama.ErrOffsetOutOfRange.
 type RangeError struct {
 	Topic     string
 	Partition int32
@@ -86,8 +84,8 @@ func (e *TruncatedError) Reason() string {
 // Unwrap returns [ErrTruncated].
 func (e *TruncatedError) Unwrap() error { return ErrTruncated }
 
-// heals returns whether an error ends when the leader is known again, however long that
-// takes. Of Kafka's codes these are the ones that reasonOf counts as NoLeader or KafkaStorage.
+// heals returns whether an error ends when the leader is known again, however long that takes. Of Kafka's codes these are the
+// ones that reasonOf counts as NoLeader or KafkaStorage.
 func heals(err error) bool {
 	var code sarama.KError
 	if !errors.As(err, &code) {
@@ -97,8 +95,7 @@ func heals(err error) bool {
 	return reason == NoLeader || reason == KafkaStorage
 }
 
-// permanent returns whether an error stays until somebody changes the configuration of Kafka
-// or of this client.
+// permanent returns whether an error stays until somebody changes the configuration of Kafka or of this client.
 func permanent(err error) bool {
 	return errors.Is(err, sarama.ErrTopicAuthorizationFailed) || errors.Is(err, sarama.ErrClusterAuthorizationFailed) ||
 		errors.Is(err, sarama.ErrInvalidTopic) || errors.Is(err, sarama.ErrUnsupportedVersion) ||

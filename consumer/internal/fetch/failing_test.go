@@ -7,7 +7,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// A partition without a leader fails from the first failure on until it is read. A paused one does not count, nor does a leader's move for long.
+// A partition without a leader fails from the first failure on until it is read. A paused one does not count, nor does a leader's
+// move for long.
 func TestFailingSince(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(1)})

@@ -400,8 +400,7 @@ func (l *fakeLog) endAt(broker int32, committed bool) int64 {
 	return l.end
 }
 
-// read returns the batches from offset on, the last one cut off at size. The first
-// comes whole if whole is true.
+// read returns the batches from offset on, the last one cut off at size. The first comes whole if whole is true.
 func (l *fakeLog) read(offset int64, size int, whole bool, end int64) []byte {
 	var out []byte
 	for i := range l.batches {

@@ -22,8 +22,7 @@ func same(t *testing.T, got, want []int64) {
 
 func committed(o *Options) { o.Config.Consumer.IsolationLevel = sarama.ReadCommitted }
 
-// Readable messages come once, in order, whatever batches they are in, and the
-// position goes past what is hidden.
+// Readable messages come once, in order, whatever batches they are in, and the position goes past what is hidden.
 func TestReads(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*Options)

@@ -46,9 +46,9 @@ func New(cluster Cluster, opts Options) (*Fetcher, error) {
 	}, nil
 }
 
-// Open starts to read a partition at offset. It does not wait for Kafka: Opened and Next
-// return an error if Kafka does not have the offset. epoch is the leader epoch of the message
-// before offset; with -1 nothing is compared at the start. The caller closes the partition.
+// Open starts to read a partition at offset. It does not wait for Kafka: Opened and Next return an error if Kafka does not have
+// the offset. epoch is the leader epoch of the message before offset; with -1 nothing is compared at the start. The caller closes
+// the partition.
 func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64, epoch int32) (*Partition, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -73,8 +73,8 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	return p, nil
 }
 
-// Run fetches until ctx ends. Then it closes all partitions and connections, and waits
-// for all goroutines, also for those that call the Cluster or dial.
+// Run fetches until ctx ends. Then it closes all partitions and connections, and waits for all goroutines, also for those that
+// call the Cluster or dial.
 func (f *Fetcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	if err := f.begin(ctx); err != nil {
@@ -135,8 +135,7 @@ func (f *Fetcher) wake() {
 	}
 }
 
-// dispatch starts the searches for leaders that are due, and returns the time until the
-// next one is due.
+// dispatch starts the searches for leaders that are due, and returns the time until the next one is due.
 func (f *Fetcher) dispatch() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -272,8 +271,7 @@ func (p *Partition) assign(found finding) {
 	p.node.wake()
 }
 
-// isCutOff returns whether the log ends before the position because a leader of a later
-// epoch has truncated it.
+// isCutOff returns whether the log ends before the position because a leader of a later epoch has truncated it.
 func (p *Partition) isCutOff(found finding) bool {
 	return p.position > found.end && p.epoch >= 0 && found.epoch > p.epoch && p.of.settings.version >= 9
 }
@@ -334,8 +332,7 @@ func (f *Fetcher) watch() {
 	}
 }
 
-// standsStill returns whether the position has not moved for stuckAfter although there are
-// messages to fetch and room for them.
+// standsStill returns whether the position has not moved for stuckAfter although there are messages to fetch and room for them.
 func (p *Partition) standsStill(now time.Time) bool {
 	w := &p.watched
 	if p.err != nil || p.paused || !p.hasRoom() || p.readable() <= p.position {

@@ -169,8 +169,8 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 	l.node.wake()
 }
 
-// parse reads an answer into results, and returns how many bytes all messages take in memory. It copies messages
-// that are a small part of their answer when batches keep too many unused bytes of answers in memory.
+// parse reads an answer into results, and returns how many bytes all messages take in memory. It copies messages that are a small
+// part of their answer when batches keep too many unused bytes of answers in memory.
 func (f *Fetcher) parse(req *request, resp *sarama.FetchResponse, results []result, received int) (size int) {
 	f.mu.Lock()
 	tight := f.waste+received > f.settings.MaxBytes/2

@@ -60,8 +60,7 @@ func TestMemoryBound(t *testing.T) {
 	})
 }
 
-// A partition that waits for room is fetched when its share has changed meanwhile:
-// when another one was closed, or opened.
+// A partition that waits for room is fetched when its share has changed meanwhile: when another one was closed, or opened.
 func TestRoomByShare(t *testing.T) {
 	const limit = 400 << 10
 	value := strings.Repeat("x", 1000)

@@ -9,8 +9,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// node is a broker that partitions are fetched from. Its fields are guarded by the
-// fetcher's mu.
+// node is a broker that partitions are fetched from. Its fields are guarded by the fetcher's mu.
 type node struct {
 	of         *Fetcher
 	at         Node
@@ -73,8 +72,8 @@ type request struct {
 	began   time.Time
 }
 
-// take makes a request for the partitions that are ready and not in flight on the other
-// link. If there are none, it returns nil and the time after which to call it again.
+// take makes a request for the partitions that are ready and not in flight on the other link. If there are none, it returns nil
+// and the time after which to call it again.
 func (l *link) take() (*request, time.Duration) {
 	n, f := l.node, l.node.of
 	f.mu.Lock()

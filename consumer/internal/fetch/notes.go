@@ -3,8 +3,8 @@ package fetch
 // maxNotes bounds the lines that wait while the log's writer blocks.
 const maxNotes = 1024
 
-// The log's writer is the user's: it may block, or ask for the status of the group, which asks the fetcher. So lines are collected as notes
-// while the fetcher's mu is held, and written after unlock, in order, by one goroutine at a time.
+// The log's writer is the user's: it may block, or ask for the status of the group, which asks the fetcher. So lines are
+// collected as notes while the fetcher's mu is held, and written after unlock, in order, by one goroutine at a time.
 
 // failed logs an error, after unlock. f.mu is held.
 func (f *Fetcher) failed(kind, about string, err error) {

@@ -45,8 +45,8 @@ func (a *asking) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// No line is written with the lock held. The lines are about brokers that fail and are stopped, partitions that fail and are closed, and
-// brokers that throttle.
+// No line is written with the lock held. The lines are about brokers that fail and are stopped, partitions that fail and are
+// closed, and brokers that throttle.
 func TestLogIsNotWrittenUnderTheLock(t *testing.T) {
 	w := &asking{Handler: slog.DiscardHandler, t: t, kinds: map[string]int{}}
 	log := errlog.New(slog.New(enabled{w}))
@@ -85,7 +85,8 @@ type enabled struct{ slog.Handler }
 
 func (enabled) Enabled(context.Context, slog.Level) bool { return true }
 
-// A writer that blocks holds up neither callers of the fetcher nor messages. The lines that waited are written in order, and are bounded.
+// A writer that blocks holds up neither callers of the fetcher nor messages. The lines that waited are written in order, and are
+// bounded.
 func TestLogThatBlocks(t *testing.T) {
 	blocks := make(chan struct{})
 	var lines []string
@@ -132,8 +133,8 @@ func (w writerFunc) Handle(_ context.Context, r slog.Record) error { w(r); retur
 func (w writerFunc) WithAttrs([]slog.Attr) slog.Handler            { return w }
 func (w writerFunc) WithGroup(string) slog.Handler                 { return w }
 
-// A broker that fails is kept while no broker answers, although no partition is assigned to it: its errors end when it works. A broker that
-// is away alone is stopped when other brokers lead its partitions.
+// A broker that fails is kept while no broker answers, although no partition is assigned to it: its errors end when it works. A
+// broker that is away alone is stopped when other brokers lead its partitions.
 func TestBrokerIsNotGivenUpWhileKafkaIsAway(t *testing.T) {
 	for _, away := range []bool{true, false} {
 		var reachable atomic.Bool

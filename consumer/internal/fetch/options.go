@@ -20,27 +20,24 @@ const (
 	maxFetch = math.MaxInt32
 	// silence is how long a connection may bring no byte while an answer is due.
 	silence = 5 * time.Second
-	// minShortPoll and maxShortPoll bound how long the second connection of a broker waits
-	// for messages; the time doubles while no messages come. A partition that becomes ready
-	// meanwhile waits for the end of the poll.
+	// minShortPoll and maxShortPoll bound how long the second connection of a broker waits for messages; the time doubles while
+	// no messages come. A partition that becomes ready meanwhile waits for the end of the poll.
 	minShortPoll = time.Millisecond
 	maxShortPoll = 8 * time.Millisecond
-	// mergeWait is how long the first connection waits for the end of a short poll
-	// before it starts a long one, so that the long poll has the same partitions, too.
+	// mergeWait is how long the first connection waits for the end of a short poll before it starts a long one, so that the long
+	// poll has the same partitions, too.
 	mergeWait = 2 * maxShortPoll
 	// idleTimeout is how long an unused connection is kept, and a broker without partitions.
 	idleTimeout = time.Minute
 	// minBackoff and maxBackoff bound the wait before a partition's leader is searched again.
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 2 * time.Second
-	// patience is how long a partition may fail with an error that may stay before Next
-	// returns that error.
+	// patience is how long a partition may fail with an error that may stay before Next returns that error.
 	patience = 10 * time.Second
-	// maxThrottle bounds how long a broker gets no request because of its quotas (KIP-13, KIP-219). Kafka limits
-	// answers so that the throttle time is about one window of its quotas, 11 s unless configured otherwise. A longer
-	// time is a mistake of a broker, or an attack, and must not stop a partition for days. A broker that does throttle
-	// longer does not read the next request in time: the connection ends after 5 s of silence, and a new one is
-	// opened, once a minute.
+	// maxThrottle bounds how long a broker gets no request because of its quotas (KIP-13, KIP-219). Kafka limits answers so that
+	// the throttle time is about one window of its quotas, 11 s unless configured otherwise. A longer time is a mistake of a
+	// broker, or an attack, and must not stop a partition for days. A broker that does throttle longer does not read the next
+	// request in time: the connection ends after 5 s of silence, and a new one is opened, once a minute.
 	maxThrottle = time.Minute
 	// watchInterval is the time between two checks of the watchdog.
 	watchInterval = 5 * time.Second
@@ -58,34 +55,32 @@ const (
 	MinFetch        = minFetch // of Consumer.Fetch.Default, in bytes
 )
 
-// Dialer opens connections to brokers. It is called from several goroutines. Its
-// connections must end by themselves when the program gives up, because Run waits for them.
+// Dialer opens connections to brokers. It is called from several goroutines. Its connections must end by themselves when the
+// program gives up, because Run waits for them.
 type Dialer interface {
 	Dial(network, address string) (net.Conn, error)
 }
 
 // Options of a [Fetcher]. The zero value works.
 type Options struct {
-	// Config is sarama's configuration: security, version, fetch sizes, isolation
-	// level and rack. Consumer.Fetch.Default is the size that a partition is fetched
-	// with, Fetch.MaxBytes bounds an answer, Fetch.Max is ignored. Config is copied. nil is
+	// Config is sarama's configuration: security, version, fetch sizes, isolation level and rack. Consumer.Fetch.Default is the
+	// size that a partition is fetched with, Fetch.MaxBytes bounds an answer, Fetch.Max is ignored. Config is copied. nil is
 	// sarama.NewConfig.
 	Config *sarama.Config
 
 	// Dialer opens the connections, before TLS. nil dials as Config says.
 	Dialer Dialer
 
-	// MaxBytes bounds the memory of all partitions together, in bytes; answers to requests
-	// in flight count in advance. Each open partition has an equal share, of four times
-	// Config.Consumer.Fetch.Default at most and 32 KiB at least. 0 is 64 MiB.
+	// MaxBytes bounds the memory of all partitions together, in bytes; answers to requests in flight count in advance. Each open
+	// partition has an equal share, of four times Config.Consumer.Fetch.Default at most and 32 KiB at least. 0 is 64 MiB.
 	MaxBytes int
 
-	// OnReset is called when the watchdog has reset a partition that stood still, in
-	// the goroutine of Run. It must not block. nil is allowed.
+	// OnReset is called when the watchdog has reset a partition that stood still, in the goroutine of Run. It must not block. nil
+	// is allowed.
 	OnReset func(topic string, partition int32)
 
-	// OnFailure is called with the reason of each failure to fetch a partition. Each partition of a request
-	// that fails has one. It must not block. nil is allowed.
+	// OnFailure is called with the reason of each failure to fetch a partition. Each partition of a request that fails has one.
+	// It must not block. nil is allowed.
 	OnFailure func(Reason)
 
 	// Reachable reports whether any broker answers. While no broker answers, leaders can't be found, so brokers without
@@ -151,8 +146,8 @@ func dialerOf(c *sarama.Config) Dialer {
 	return &net.Dialer{Timeout: c.Net.DialTimeout, KeepAlive: c.Net.KeepAlive, LocalAddr: c.Net.LocalAddr}
 }
 
-// brokerConfig returns the configuration of one connection. sarama's read deadline is for a
-// whole answer; conn replaces it by one for the next byte.
+// brokerConfig returns the configuration of one connection. sarama's read deadline is for a whole answer; conn replaces it by one
+// for the next byte.
 func (s *settings) brokerConfig(d Dialer) *sarama.Config {
 	c := *s.Config
 	c.Net.Proxy.Enable = true

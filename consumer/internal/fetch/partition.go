@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Partition is one partition that is being read. Its methods may be called concurrently,
-// but Next by one goroutine at a time.
+// Partition is one partition that is being read. Its methods may be called concurrently, but Next by one goroutine at a time.
 type Partition struct {
 	of    *Fetcher
 	topic string
@@ -66,10 +65,9 @@ type watched struct {
 	reset    time.Time // when the watchdog reset the partition last
 }
 
-// Opened waits until Kafka has accepted the position. If Kafka refuses it, Opened returns
-// the error that Next would return. Opened gives up after 10 s without an answer, but not
-// while bytes of the first answer arrive. The search for the leader goes on after that, until
-// the caller closes the partition.
+// Opened waits until Kafka has accepted the position. If Kafka refuses it, Opened returns the error that Next would return.
+// Opened gives up after 10 s without an answer, but not while bytes of the first answer arrive. The search for the leader goes on
+// after that, until the caller closes the partition.
 func (p *Partition) Opened(ctx context.Context) error {
 	tick := time.NewTicker(patience)
 	defer tick.Stop()
@@ -99,18 +97,17 @@ func (p *Partition) Opened(ctx context.Context) error {
 	}
 }
 
-// answerComes returns whether the first request for the partition is in flight. Its connection ends if no byte comes. While
-// bytes come, a second request would only begin the same answer anew.
+// answerComes returns whether the first request for the partition is in flight. Its connection ends if no byte comes. While bytes
+// come, a second request would only begin the same answer anew.
 func (p *Partition) answerComes() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	return p.flying != nil && p.end < 0 && p.failure == nil
 }
 
-// Next returns the next batch. It blocks until there is one, and returns ctx's cause
-// when ctx ends first. Other errors say why reading can't go on, and are returned by all
-// later calls, too: a [RangeError] or a [TruncatedError], Kafka's refusal, or [ErrClosed].
-// The call frees the memory of the batch before.
+// Next returns the next batch. It blocks until there is one, and returns ctx's cause when ctx ends first. Other errors say why
+// reading can't go on, and are returned by all later calls, too: a [RangeError] or a [TruncatedError], Kafka's refusal, or
+// [ErrClosed]. The call frees the memory of the batch before.
 func (p *Partition) Next(ctx context.Context) (Batch, error) {
 	for {
 		if b, ok, err := p.take(); ok || err != nil {
@@ -171,8 +168,8 @@ func (p *Partition) Resume() {
 // String returns the partition's name.
 func (p *Partition) String() string { return p.topic + ":" + strconv.Itoa(int(p.id)) }
 
-// HighWatermark returns the offset after the last message that all in-sync replicas
-// have, according to the last answer. It is -1 before the first answer.
+// HighWatermark returns the offset after the last message that all in-sync replicas have, according to the last answer. It is -1
+// before the first answer.
 func (p *Partition) HighWatermark() int64 { return p.read(func() int64 { return p.end }) }
 
 // read calls f with the fetcher's mu held.
@@ -182,9 +179,8 @@ func (p *Partition) read(f func() int64) int64 {
 	return f()
 }
 
-// Lag returns the number of offsets from the end of the batch that Next returned last to
-// the end of the readable messages, and the age of the next message. The age is
-// zero when that message has not been fetched or has no timestamp.
+// Lag returns the number of offsets from the end of the batch that Next returned last to the end of the readable messages, and
+// the age of the next message. The age is zero when that message has not been fetched or has no timestamp.
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -200,8 +196,8 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 // End returns the offset after the last readable message, according to the last answer. It is -1 before the first answer.
 func (p *Partition) End() int64 { return p.read(p.readable) }
 
-// FailingSince returns since when fetches of the partition fail. It is zero when they do not fail, and when the partition is not fetched,
-// because it is paused or has no room.
+// FailingSince returns since when fetches of the partition fail. It is zero when they do not fail, and when the partition is not
+// fetched, because it is paused or has no room.
 func (p *Partition) FailingSince() time.Time {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -214,8 +210,8 @@ func (p *Partition) FailingSince() time.Time {
 // readable returns the offset after the last readable message.
 func (p *Partition) readable() int64 { return p.of.settings.readable(p.end, p.stable) }
 
-// Close ends reading and drops the buffered batches. It does not wait for requests in
-// flight. The partition may be opened again at once.
+// Close ends reading and drops the buffered batches. It does not wait for requests in flight. The partition may be opened again
+// at once.
 func (p *Partition) Close() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -297,8 +293,8 @@ func (p *Partition) share() int {
 	return max(min(s.MaxBytes/max(len(p.of.open), 1), 4*s.fetch), 2*minFetch)
 }
 
-// trim drops the batches beyond the partition's share, which shrinks when other
-// partitions are opened. They are fetched again later.
+// trim drops the batches beyond the partition's share, which shrinks when other partitions are opened. They are fetched again
+// later.
 func (p *Partition) trim() {
 	n := len(p.queue)
 	for ; n > 0 && p.buffered+p.inHand > p.share(); n-- {
@@ -321,8 +317,7 @@ func (p *Partition) trim() {
 // hasRoom returns whether half of the partition's share is free, so that it may be fetched.
 func (p *Partition) hasRoom() bool { return p.buffered+p.inHand <= p.share()/2 }
 
-// fetchSize returns how many bytes to ask for: nine tenths of what has room in memory
-// if the answer grows as the last one did.
+// fetchSize returns how many bytes to ask for: nine tenths of what has room in memory if the answer grows as the last one did.
 func (p *Partition) fetchSize() int {
 	if p.size > 0 {
 		return p.size

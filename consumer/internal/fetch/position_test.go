@@ -32,8 +32,7 @@ func TestOutOfRange(t *testing.T) {
 	})
 }
 
-// A follower that the leader names is fetched from, until its lease ends. What it
-// does not have is asked for at the leader.
+// A follower that the leader names is fetched from, until its lease ends. What it does not have is asked for at the leader.
 func TestFollower(t *testing.T) {
 	inBubble(t, func(o *Options) { o.Config.Metadata.RefreshFrequency = time.Minute }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(5)})
@@ -70,8 +69,8 @@ func TestFollower(t *testing.T) {
 	})
 }
 
-// An offset that a follower calls out of range is out of range only when the leader says so, too. The leader is asked for the position
-// itself, because the end of the log that it tells consumers may lag behind for a while.
+// An offset that a follower calls out of range is out of range only when the leader says so, too. The leader is asked for the
+// position itself, because the end of the log that it tells consumers may lag behind for a while.
 func TestOutOfRangeOfAFollower(t *testing.T) {
 	for name, missing := range map[string]bool{"the leader has it": false, "the leader lacks it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +105,8 @@ func TestOutOfRangeOfAFollower(t *testing.T) {
 	}
 }
 
-// After an unclean election the last batch that was read is compared with the new log: at
-// the next leader epoch, and at the opening if an epoch is given (KIP-320).
+// After an unclean election the last batch that was read is compared with the new log: at the next leader epoch, and at the
+// opening if an epoch is given (KIP-320).
 func TestTruncation(t *testing.T) {
 	rewrite := func(k *fakeCluster) {
 		k.change(func() {

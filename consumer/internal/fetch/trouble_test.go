@@ -206,8 +206,7 @@ func TestThrottleIsBounded(t *testing.T) {
 	}
 }
 
-// A partition that stands still is fetched anew after 30 s, once a minute. One that
-// can't move is left alone.
+// A partition that stands still is fetched anew after 30 s, once a minute. One that can't move is left alone.
 func TestWatchdog(t *testing.T) {
 	var resets []time.Time
 	var mu sync.Mutex

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Calls counts goroutines. Unlike with a WaitGroup, a caller may wait for a limited time,
-// and goroutines may be started while others wait.
+// Calls counts goroutines. Unlike with a WaitGroup, a caller may wait for a limited time, and goroutines may be started while
+// others wait.
 type Calls struct {
 	mu   sync.Mutex
 	n    int
@@ -57,9 +57,8 @@ func (c *Calls) Ended() <-chan struct{} {
 // Wait returns when no call is left.
 func (c *Calls) Wait() { <-c.Ended() }
 
-// Run calls f, which blocks and takes no context. It returns the results of f, or ctx's
-// cause when ctx ends first. In that case the call goes on, counted by c, and a value that
-// f returns without an error is passed to late.
+// Run calls f, which blocks and takes no context. It returns the results of f, or ctx's cause when ctx ends first. In that case
+// the call goes on, counted by c, and a value that f returns without an error is passed to late.
 func Run[T any](ctx context.Context, c *Calls, f func() (T, error), late func(T)) (T, error) {
 	type result struct {
 		value T

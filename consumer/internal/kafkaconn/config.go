@@ -6,12 +6,11 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// MaxControlWait bounds the wait for an answer about offsets or metadata, and the time to
-// open a connection for it.
+// MaxControlWait bounds the wait for an answer about offsets or metadata, and the time to open a connection for it.
 const MaxControlWait = 10 * time.Second
 
-// ControlConfig returns the configuration of a client that asks for metadata and
-// offsets, and commits. No request on its connections waits for messages.
+// ControlConfig returns the configuration of a client that asks for metadata and offsets, and commits. No request on its
+// connections waits for messages.
 func ControlConfig(c sarama.Config, d *Dialer) *sarama.Config {
 	SetPrivate(&c, d)
 	c.Net.ReadTimeout = min(c.Net.ReadTimeout, MaxControlWait)
@@ -20,8 +19,8 @@ func ControlConfig(c sarama.Config, d *Dialer) *sarama.Config {
 	return &c
 }
 
-// SetPrivate makes c the configuration of a client of this library: the client connects through d
-// and keeps the metadata of the topics alone that it is asked about.
+// SetPrivate makes c the configuration of a client of this library: the client connects through d and keeps the metadata of the
+// topics alone that it is asked about.
 func SetPrivate(c *sarama.Config, d *Dialer) {
 	c.Metadata.Full = false
 	c.Metadata.AllowAutoTopicCreation = false

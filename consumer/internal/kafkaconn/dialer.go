@@ -33,8 +33,7 @@ type Dialer struct {
 	closing Calls // counts the Close calls of aborted connections
 }
 
-// AbortTimeout bounds the wait for aborted connections: a connection of the user's own
-// dialer may never close.
+// AbortTimeout bounds the wait for aborted connections: a connection of the user's own dialer may never close.
 const AbortTimeout = time.Second
 
 // writeGate is a check before each write; an error refuses the write.
@@ -43,9 +42,8 @@ type writeGate struct{ beforeWrite func() error }
 // errProtocol is the error of a connection on which one side uses TLS and the other does not.
 var errProtocol = errors.New("TLS on one side alone")
 
-// NewDialer returns a dialer that dials as the user's configuration says. On Linux a connection
-// ends when written data is not acknowledged for userTimeout (TCP_USER_TIMEOUT, RFC 5482);
-// 0 leaves the time to the system.
+// NewDialer returns a dialer that dials as the user's configuration says. On Linux a connection ends when written data is not
+// acknowledged for userTimeout (TCP_USER_TIMEOUT, RFC 5482); 0 leaves the time to the system.
 func NewDialer(life context.Context, config *sarama.Config, userTimeout time.Duration) *Dialer {
 	d := &Dialer{life: life, tls: config.Net.TLS.Enable, conns: map[*conn]struct{}{}, gates: map[*writeGate]struct{}{}}
 	if config.Net.Proxy.Enable {
@@ -72,8 +70,8 @@ func NewDialer(life context.Context, config *sarama.Config, userTimeout time.Dur
 // isTCP reports whether connections of a network are TCP's, as those to brokers are.
 func isTCP(network string) bool { return strings.HasPrefix(network, "tcp") }
 
-// Dial opens a connection that ends with the dialer's lifetime. A connection that is not TCP's goes to a name server: it is returned as it is,
-// and ends by a deadline of package net.
+// Dial opens a connection that ends with the dialer's lifetime. A connection that is not TCP's goes to a name server: it is
+// returned as it is, and ends by a deadline of package net.
 func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	if d.Closed() {
 		return nil, net.ErrClosed
@@ -102,12 +100,10 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 // Closed returns whether the lifetime of the dialer has ended.
 func (d *Dialer) Closed() bool { return d.life.Err() != nil }
 
-// Gate makes every connection call beforeWrite before it writes, until release is
-// called. An error of beforeWrite ends the connection instead. The check must come at
-// the write, because between a decision to send and the write there may be a dial, a
-// handshake, another request on the same connection, or a stop of the process. Abort
-// alone is not enough: it ends only the connections that are open when it is called, and
-// is called late in a process that was stopped.
+// Gate makes every connection call beforeWrite before it writes, until release is called. An error of beforeWrite ends the
+// connection instead. The check must come at the write, because between a decision to send and the write there may be a dial, a
+// handshake, another request on the same connection, or a stop of the process. Abort alone is not enough: it ends only the
+// connections that are open when it is called, and is called late in a process that was stopped.
 func (d *Dialer) Gate(beforeWrite func() error) (release func()) {
 	g := &writeGate{beforeWrite: beforeWrite}
 	d.mu.Lock()
@@ -133,9 +129,8 @@ func (d *Dialer) beforeWrite() error {
 	return nil
 }
 
-// Abort closes all connections at once. Bytes that were written and not yet sent are
-// dropped, so that a commit can't arrive later. Abort waits until the connections are
-// closed, for AbortTimeout at most, and no longer than the dialer lives.
+// Abort closes all connections at once. Bytes that were written and not yet sent are dropped, so that a commit can't arrive
+// later. Abort waits until the connections are closed, for AbortTimeout at most, and no longer than the dialer lives.
 func (d *Dialer) Abort() {
 	d.mu.Lock()
 	conns := slices.Collect(maps.Keys(d.conns))
@@ -188,8 +183,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return 0, err
 }
 
-// note reports the result of a Read to the dialer's Reach. The end of a connection that has answered is no failure: brokers close idle
-// connections. The end of a connection that this program has closed is none either.
+// note reports the result of a Read to the dialer's Reach. The end of a connection that has answered is no failure: brokers close
+// idle connections. The end of a connection that this program has closed is none either.
 func (c *conn) note(read int, err error) {
 	switch {
 	case read > 0:
@@ -228,10 +223,9 @@ func (c *conn) Write(b []byte) (int, error) {
 // abort closes the connection. It does not block.
 func (c *conn) abort() { c.of.closing.Start(func() { _ = c.Close() }) }
 
-// Close closes the connection, and drops bytes that were written and not sent. It must
-// drop them, because no later Abort finds the connection. The connection leaves the dialer
-// last, and a second call waits for the first: otherwise an Abort could return while sarama
-// is still closing the connection.
+// Close closes the connection, and drops bytes that were written and not sent. It must drop them, because no later Abort finds
+// the connection. The connection leaves the dialer last, and a second call waits for the first: otherwise an Abort could return
+// while sarama is still closing the connection.
 func (c *conn) Close() error {
 	c.of.mu.Lock()
 	closed := c.closed

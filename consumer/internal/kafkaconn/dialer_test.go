@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 )
 
-// A connection that sarama closes, as after a commit that was not answered in time, drops bytes that were written and not
-// sent, too: no later Abort finds the connection.
+// A connection that sarama closes, as after a commit that was not answered in time, drops bytes that were written and not sent,
+// too: no later Abort finds the connection.
 func TestCloseThrowsAwayWhatWasNotSent(t *testing.T) {
 	sinks := &conntest.Sinks{}
 	d := NewDialer(t.Context(), sinks.Config(), 0)
@@ -65,8 +65,8 @@ func TestDialerAbortsWithoutSendingTheRest(t *testing.T) {
 	}
 }
 
-// sarama resolves names through the dialer, when Net.ResolveCanonicalBootstrapServers is set. Package net takes a connection for one
-// that carries datagrams only if it is a net.PacketConn.
+// sarama resolves names through the dialer, when Net.ResolveCanonicalBootstrapServers is set. Package net takes a connection for
+// one that carries datagrams only if it is a net.PacketConn.
 func TestDialerPassesDatagramsOn(t *testing.T) {
 	l, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

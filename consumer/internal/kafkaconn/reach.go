@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// ReachGrace is how long there must be failures and no answer until Kafka counts as out of reach. It is longer than the restart of a
-// broker, or the move of a leader.
+// ReachGrace is how long there must be failures and no answer until Kafka counts as out of reach. It is longer than the restart
+// of a broker, or the move of a leader.
 const ReachGrace = 10 * time.Second
 
-// Reach shows whether Kafka's brokers answer. Dialers report the answers and failures of their connections to it. Any byte from any broker
-// is an answer. The zero value works, its methods may be called from any goroutine, and none blocks.
+// Reach shows whether Kafka's brokers answer. Dialers report the answers and failures of their connections to it. Any byte from
+// any broker is an answer. The zero value works, its methods may be called from any goroutine, and none blocks.
 type Reach struct {
 	fine atomic.Bool // the last report was an answer, so the next answer changes nothing
 
@@ -60,8 +60,8 @@ func (r *Reach) isDown(now time.Time) bool {
 	return !r.failedAt.IsZero() && now.Sub(r.failedAt) >= ReachGrace
 }
 
-// State returns whether Kafka is in reach, and since when. Kafka is out of reach when ReachGrace has passed since a failure without an
-// answer; since is then that failure. Otherwise since is the first answer, or zero before the first.
+// State returns whether Kafka is in reach, and since when. Kafka is out of reach when ReachGrace has passed since a failure
+// without an answer; since is then that failure. Otherwise since is the first answer, or zero before the first.
 func (r *Reach) State() (reachable bool, since time.Time) {
 	now := time.Now()
 	r.mu.Lock()
@@ -80,7 +80,8 @@ func (r *Reach) signal() {
 	}
 }
 
-// Changed returns a channel that holds a token when Failure may have changed, other than by time. It is for one goroutine at a time.
+// Changed returns a channel that holds a token when Failure may have changed, other than by time. It is for one goroutine at a
+// time.
 func (r *Reach) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,8 +91,8 @@ func (r *Reach) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// Failure returns the first failure since the last answer, how long it is until Kafka counts as out of reach (0 when it does), and the
-// newest failure. The error is nil when there was no failure since the last answer.
+// Failure returns the first failure since the last answer, how long it is until Kafka counts as out of reach (0 when it does),
+// and the newest failure. The error is nil when there was no failure since the last answer.
 func (r *Reach) Failure() (since time.Time, left time.Duration, why error) {
 	now := time.Now()
 	r.mu.Lock()

@@ -31,9 +31,8 @@ const (
 	restored                 // the committed position again, before the partition is released
 )
 
-// Committer holds the Trackers of one member and commits them. Once an interval it
-// commits all marked Trackers together. Requests are committed at once; those that
-// arrive while a commit is in flight are committed together after it.
+// Committer holds the Trackers of one member and commits them. Once an interval it commits all marked Trackers together. Requests
+// are committed at once; those that arrive while a commit is in flight are committed together after it.
 type Committer struct {
 	options  Options
 	requests chan commitRequest
@@ -71,8 +70,8 @@ type Options struct {
 
 	// CurrentID returns the id of a topic as it is known now; zero when it is not known.
 	CurrentID func(topic string) sarama.Uuid
-	// Notify has the observer notified and then calls observed. It does not block. It returns
-	// false, and does not call observed, when there is no observer.
+	// Notify has the observer notified and then calls observed. It does not block. It returns false, and does not call observed,
+	// when there is no observer.
 	Notify func(c Committed, observed func()) bool
 	// Report reports why an offset of a partition was not stored.
 	Report func(error, kiel.Partition)
@@ -92,8 +91,7 @@ type Committed struct {
 	Since     time.Time // the last time, before the answer came, at which the offset was authorized
 }
 
-// commitRequest asks for the commit of one partition, or of all marked ones when
-// tracker is nil.
+// commitRequest asks for the commit of one partition, or of all marked ones when tracker is nil.
 type commitRequest struct {
 	tracker *Tracker
 	answer  chan commitAnswer // has room for one answer
@@ -118,8 +116,8 @@ func NewCommitter(opts Options) *Committer {
 	}
 }
 
-// Open returns the Tracker of a partition that starts at offset. It closes the Tracker
-// that the partition had before, so a late mark of an earlier handler has no effect.
+// Open returns the Tracker of a partition that starts at offset. It closes the Tracker that the partition had before, so a late
+// mark of an earlier handler has no effect.
 func (c *Committer) Open(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
 	t := c.newTracker(p, claim, topicID, offset, text)
 	c.register(t)
@@ -156,14 +154,12 @@ func (c *Committer) register(t *Tracker) {
 	c.trackers[t.partition] = t
 }
 
-// Close stops accepting marks for t. It waits for a commit in flight until ctx ends, for
-// SettleTimeout at most, so that the commit does not arrive after the next owner's
-// commits. Then it aborts the connections. ctx is the claim's lifetime, or the time in
-// which the claim is to be closed.
+// Close stops accepting marks for t. It waits for a commit in flight until ctx ends, for SettleTimeout at most, so that the
+// commit does not arrive after the next owner's commits. Then it aborts the connections. ctx is the claim's lifetime, or the time
+// in which the claim is to be closed.
 //
-// While Close waits, the claim is held, and the commit in flight may still be written. A
-// refusal at that moment would end the connection that writes next. On the coordinator's
-// connection that would cost t the answer to its commit.
+// While Close waits, the claim is held, and the commit in flight may still be written. A refusal at that moment would end the
+// connection that writes next. On the coordinator's connection that would cost t the answer to its commit.
 func (c *Committer) Close(ctx context.Context, t *Tracker) { c.close(ctx, ctx, t) }
 
 // close is Close, but waits only until short ends for a commit that restores the position.
@@ -214,9 +210,8 @@ func (c *Committer) Find(topic string, partition int32) *Tracker {
 	return c.trackers[kiel.Partition{Topic: topic, ID: partition}]
 }
 
-// Commit stores the position of t, or of all marked partitions when t is nil, and
-// returns when it is stored or refused, or when ctx or Run ends. When t's position is
-// stored, Commit also waits for the observer. All errors but those of ctx are reported.
+// Commit stores the position of t, or of all marked partitions when t is nil, and returns when it is stored or refused, or when
+// ctx or Run ends. When t's position is stored, Commit also waits for the observer. All errors but those of ctx are reported.
 func (c *Committer) Commit(ctx context.Context, t *Tracker) error {
 	_, err := c.request(ctx, t)
 	return err
@@ -245,13 +240,12 @@ func (c *Committer) request(ctx context.Context, t *Tracker) (taken bool, err er
 	}
 }
 
-// Settle stores the last marks of a partition that is given up, and closes t, all within
-// SettleTimeout. ctx is the claim's lifetime.
+// Settle stores the last marks of a partition that is given up, and closes t, all within SettleTimeout. ctx is the claim's
+// lifetime.
 //
-// Without Options.Auto, marks that were not committed are dropped, as sarama does. Without
-// a mark the committed position is written again if the store has lost or lowered it. That
-// may take a second, and its failure is logged and is no error. A mark that can't be
-// committed because the claim has ended is counted, even if Run does not take the request.
+// Without Options.Auto, marks that were not committed are dropped, as sarama does. Without a mark the committed position is
+// written again if the store has lost or lowered it. That may take a second, and its failure is logged and is no error. A mark
+// that can't be committed because the claim has ended is counted, even if Run does not take the request.
 func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
 	defer cancel()
@@ -361,8 +355,8 @@ func (c *Committer) wanted(requests []commitRequest) map[*Tracker]content {
 	return trackers
 }
 
-// waiting returns the Trackers that Run commits once an interval: the marked ones. It leaves
-// out those of whose last commit the observer was not notified yet.
+// waiting returns the Trackers that Run commits once an interval: the marked ones. It leaves out those of whose last commit the
+// observer was not notified yet.
 func (c *Committer) waiting() map[*Tracker]content {
 	trackers := map[*Tracker]content{}
 	for _, t := range c.all() {
@@ -406,8 +400,8 @@ func (c *Committer) stored(at time.Time) {
 	c.storedAt = at
 }
 
-// flush commits trackers in one request and reports refusals. It does not wait for the
-// observer, so that a call that hangs holds up its own partition alone.
+// flush commits trackers in one request and reports refusals. It does not wait for the observer, so that a call that hangs holds
+// up its own partition alone.
 func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) map[*Tracker]commitAnswer {
 	if len(trackers) == 0 {
 		return nil

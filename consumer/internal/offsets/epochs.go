@@ -2,8 +2,7 @@ package offsets
 
 import "slices"
 
-// maxEpochs bounds how many changes of leader are kept between the position and the last
-// delivered message.
+// maxEpochs bounds how many changes of leader are kept between the position and the last delivered message.
 const maxEpochs = 64
 
 // epochs are the leader epochs of record batches, by offset: one entry for each change.
@@ -15,8 +14,8 @@ type epochStart struct {
 	epoch int32 // -1 when it is not known
 }
 
-// add sets the epoch of the record batches from offset from on. It drops the entries that are
-// not needed for positions at or above position.
+// add sets the epoch of the record batches from offset from on. It drops the entries that are not needed for positions at or
+// above position.
 func (e *epochs) add(from int64, epoch int32, position int64) {
 	if n := len(*e); n > 0 && (*e)[n-1].epoch == epoch {
 		return

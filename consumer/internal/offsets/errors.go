@@ -6,8 +6,7 @@ import (
 )
 
 var (
-	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's own
-	// group protocol are in the group of this name.
+	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's own group protocol are in the group of this name.
 	ErrGroupInUse = errors.New("members of Kafka's own protocol are in the group")
 
 	// ErrRecreated says that a topic was deleted and created again under the same name.
@@ -25,8 +24,8 @@ var (
 	// ErrRefused marks errors of a Store after which a repeated request would fail again.
 	ErrRefused = errors.New("refused for good")
 
-	// errWithdrawn is the error of a request that was not sent because one of its claims
-	// has ended. The other offsets are sent again.
+	// errWithdrawn is the error of a request that was not sent because one of its claims has ended. The other offsets are sent
+	// again.
 	errWithdrawn = errors.New("not sent, a claim in the request has ended")
 )
 

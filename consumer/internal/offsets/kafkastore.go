@@ -20,17 +20,15 @@ type Coordinator interface {
 	Close() error
 }
 
-// The attempts of one request, and the first and the longest wait between two of them: 1.55 s
-// of waiting in all.
+// The attempts of one request, and the first and the longest wait between two of them: 1.55 s of waiting in all.
 const (
 	storeAttempts   = 6
 	storeBackoff    = 50 * time.Millisecond
 	maxStoreBackoff = 800 * time.Millisecond
 )
 
-// KafkaStore stores offsets in Kafka as a client that is no member of the group:
-// generation -1, no member id. Kafka accepts them while the group has no members
-// of its own protocol; the last write wins.
+// KafkaStore stores offsets in Kafka as a client that is no member of the group: generation -1, no member id. Kafka accepts them
+// while the group has no members of its own protocol; the last write wins.
 type KafkaStore struct {
 	Group  string
 	Config *sarama.Config
@@ -38,8 +36,7 @@ type KafkaStore struct {
 	Find func(again bool) (Coordinator, error)
 	// Calls counts the calls that go on after the end of their context.
 	Calls *kafkaconn.Calls
-	// Gate makes the coordinator's connection call beforeWrite before each write, until
-	// release is called. nil is allowed.
+	// Gate makes the coordinator's connection call beforeWrite before each write, until release is called. nil is allowed.
 	Gate func(beforeWrite func() error) (release func())
 }
 
@@ -147,9 +144,8 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 	return out
 }
 
-// commitOf returns a function that sends one request. Time has passed while the
-// coordinator was found, and more may pass until the request is written. So the function
-// authorizes the offsets again, and has the connection authorize them at the write.
+// commitOf returns a function that sends one request. Time has passed while the coordinator was found, and more may pass until
+// the request is written. So the function authorizes the offsets again, and has the connection authorize them at the write.
 func (o *KafkaStore) commitOf(cs []OffsetCommit) func(Coordinator) (*sarama.OffsetCommitResponse, error) {
 	req := o.commitRequest(cs)
 	beforeWrite := func() error {
@@ -192,10 +188,9 @@ func (o *KafkaStore) commitRequest(cs []OffsetCommit) *sarama.OffsetCommitReques
 	return req
 }
 
-// ask sends the request of prepare to the coordinator and passes the answer to read,
-// until read returns nil or prepare has nothing to send. After each failure it finds the
-// coordinator anew. It gives up after storeAttempts attempts, when ctx ends, or after a
-// permanent refusal.
+// ask sends the request of prepare to the coordinator and passes the answer to read, until read returns nil or prepare has
+// nothing to send. After each failure it finds the coordinator anew. It gives up after storeAttempts attempts, when ctx ends, or
+// after a permanent refusal.
 func ask[T any](ctx context.Context, o *KafkaStore, prepare func() func(Coordinator) (T, error), read func(T) error) error {
 	wait := pause.Backoff{Growth: pause.Doubling(storeBackoff, maxStoreBackoff)}
 	for attempt := 1; ; attempt++ {
@@ -228,8 +223,7 @@ func ask[T any](ctx context.Context, o *KafkaStore, prepare func() func(Coordina
 	}
 }
 
-// retriable returns whether the coordinator may answer differently soon, or another
-// broker is the coordinator now.
+// retriable returns whether the coordinator may answer differently soon, or another broker is the coordinator now.
 func retriable(err error) bool {
 	kerr, ok := errors.AsType[sarama.KError](err)
 	if !ok {
@@ -246,8 +240,7 @@ func retriable(err error) bool {
 	}
 }
 
-// hasOtherMembers returns whether the answer to a commit means that the group has members
-// of Kafka's own protocol.
+// hasOtherMembers returns whether the answer to a commit means that the group has members of Kafka's own protocol.
 func hasOtherMembers(kerr sarama.KError) bool {
 	return kerr == sarama.ErrUnknownMemberId || kerr == sarama.ErrIllegalGeneration || kerr == sarama.ErrRebalanceInProgress
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// MemoryStore is a Store in memory, for tests. The zero value is empty. It records all
-// requests. Its exported fields make it slow or make it fail; they are set before the first
-// request.
+// MemoryStore is a Store in memory, for tests. The zero value is empty. It records all requests. Its exported fields make it slow
+// or make it fail; they are set before the first request.
 type MemoryStore struct {
 	Delay     time.Duration            // the delay of each answer to Fetch
 	HoldFetch chan struct{}            // Fetch waits until it is closed; nil for no wait

@@ -9,9 +9,8 @@ import (
 )
 
 // commitMetadata is the metadata of a commit in Kafka:
-// "kiel1;<topic id>;<token>/<partitions>;<text>". The id is in base64, and empty when
-// unknown. The partitions and their slash are left out when unknown. Metadata of
-// another form is all text.
+// "kiel1;<topic id>;<token>/<partitions>;<text>". The id is in base64, and empty when unknown. The partitions and their slash are
+// left out when unknown. Metadata of another form is all text.
 type commitMetadata struct {
 	topicID    sarama.Uuid // the topic's id; zero when unknown
 	token      int64       // the token of the claim that stored the offset

@@ -24,13 +24,11 @@ type pendingCommit struct {
 
 // authorize returns nil if the commit may be stored at this moment.
 //
-// It is called at every write while the commit's request is in flight, also at writes of
-// other connections. So several goroutines may call it at the same time, and each may be
-// stopped between any two steps. Therefore its last step checks whether the Tracker has
-// ended, and in the same step marks the commit as sent. Whoever gives the partition up first
-// ends the Tracker, and then reads whether the commit was marked as sent (Committer.abort).
-// So a permission was either given before the end, and its write is aborted; or it is refused.
-// A commit that the claim forbids is not marked as sent, so no connection is aborted for it.
+// It is called at every write while the commit's request is in flight, also at writes of other connections. So several goroutines
+// may call it at the same time, and each may be stopped between any two steps. Therefore its last step checks whether the Tracker
+// has ended, and in the same step marks the commit as sent. Whoever gives the partition up first ends the Tracker, and then reads
+// whether the commit was marked as sent (Committer.abort). So a permission was either given before the end, and its write is
+// aborted; or it is refused. A commit that the claim forbids is not marked as sent, so no connection is aborted for it.
 func (p *pendingCommit) authorize() error {
 	now := time.Now() // before the check of trust, so that authorized is never after the end of trust
 	if err := p.tracker.mayCommit(); err != nil {
@@ -42,9 +40,8 @@ func (p *pendingCommit) authorize() error {
 	return nil
 }
 
-// markSent marks the commit as one that may be written to the present connections. It
-// returns false if the Tracker has ended. It reads the number of aborts under the Tracker's
-// mutex, so p.aborts never decreases.
+// markSent marks the commit as one that may be written to the present connections. It returns false if the Tracker has ended. It
+// reads the number of aborts under the Tracker's mutex, so p.aborts never decreases.
 func (p *pendingCommit) markSent(authorized time.Time) bool {
 	t := p.tracker
 	t.mu.Lock()
@@ -59,16 +56,14 @@ func (p *pendingCommit) markSent(authorized time.Time) bool {
 	return true
 }
 
-// authorizedAt returns when the commit was last authorized: at the write of its request,
-// or at a later write.
+// authorizedAt returns when the commit was last authorized: at the write of its request, or at a later write.
 func (p *pendingCommit) authorizedAt() time.Time {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	return p.authorized
 }
 
-// maybeInFlight returns whether the commit may be on a connection. aborts is the number of
-// aborts so far.
+// maybeInFlight returns whether the commit may be on a connection. aborts is the number of aborts so far.
 func (p *pendingCommit) maybeInFlight(aborts int64) bool {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
@@ -103,9 +98,8 @@ func (t *Tracker) prepare(c *Committer, content content) *pendingCommit {
 	return p
 }
 
-// notify has the observer notified of a stored commit, and closes p.observed. If stored is
-// false it only closes p.observed. The notifications of a Tracker come in the order of its
-// commits.
+// notify has the observer notified of a stored commit, and closes p.observed. If stored is false it only closes p.observed. The
+// notifications of a Tracker come in the order of its commits.
 func (c *Committer) notify(p *pendingCommit, stored bool) {
 	t := p.tracker
 	notify := func() {
@@ -135,13 +129,12 @@ func (c *Committer) notify(p *pendingCommit, stored bool) {
 	notify()
 }
 
-// abort aborts the connections if p may be on one of them. p's Tracker has ended. The
-// other commits of the same request are sent again.
+// abort aborts the connections if p may be on one of them. p's Tracker has ended. The other commits of the same request are sent
+// again.
 //
-// When many partitions are given up at once, the first abort is enough for all, unless one
-// of their commits was sent again in between. If connections were aborted after p was last
-// marked as sent, p's connection was among them: the dialer knows a connection before a write
-// on it is authorized, and c.aborts is raised before the dialer collects its connections.
+// When many partitions are given up at once, the first abort is enough for all, unless one of their commits was sent again in
+// between. If connections were aborted after p was last marked as sent, p's connection was among them: the dialer knows a
+// connection before a write on it is authorized, and c.aborts is raised before the dialer collects its connections.
 func (c *Committer) abort(p *pendingCommit) {
 	c.aborting.Lock() // waits until a running abort has ended its connections
 	defer c.aborting.Unlock()

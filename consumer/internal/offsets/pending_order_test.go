@@ -44,8 +44,8 @@ func twoInOneRequest(t *testing.T, cm *Committer) (pending [2]*pendingCommit, ho
 	return pending, holders
 }
 
-// A write is stopped after it was authorized, and goes on after its partition was given up. It finds its connection closed,
-// or is refused, also when the connections were aborted for another partition before.
+// A write is stopped after it was authorized, and goes on after its partition was given up. It finds its connection closed, or is
+// refused, also when the connections were aborted for another partition before.
 func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
 	for name, answered := range map[string]bool{"while it asked": false, "when it had asked": true} {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
 	}
 }
 
-// An authorization by the write of another connection, begun before an abort and ended after it, does not hide that the
-// commit was sent again since.
+// An authorization by the write of another connection, begun before an abort and ended after it, does not hide that the commit
+// was sent again since.
 func TestQuestionThatWasStoppedHidesNothing(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		aborted := 0
@@ -109,8 +109,7 @@ func TestQuestionThatWasStoppedHidesNothing(t *testing.T) {
 	})
 }
 
-// Partitions that are lost together abort the connections once, although the others are authorized again when the request
-// fails.
+// Partitions that are lost together abort the connections once, although the others are authorized again when the request fails.
 func TestWhatIsRefusedCostsNoConnection(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		aborted := 0

@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// Committed.Since is when a commit was written: the commit may have waited for long before, and its answer may come after
-// the end of trust.
+// Committed.Since is when a commit was written: the commit may have waited for long before, and its answer may come after the end
+// of trust.
 func TestCommittedTellsWhenItWasSent(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		store.Hold = make(chan struct{})

@@ -11,8 +11,7 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// Reader reads committed offsets. Requests that arrive while a read is in flight are
-// read together after it.
+// Reader reads committed offsets. Requests that arrive while a read is in flight are read together after it.
 type Reader struct {
 	store    Store
 	requests chan readRequest
@@ -45,8 +44,7 @@ func (r *Reader) Get(ctx context.Context, p kiel.Partition) (Stored, error) {
 	return found[p], found[p].Err
 }
 
-// GetAll returns the committed offset of each of ps. The error is that of the whole request. The
-// map must not be written to.
+// GetAll returns the committed offset of each of ps. The error is that of the whole request. The map must not be written to.
 func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
 	q := readRequest{partitions: ps, answer: make(chan readAnswer, 1)}
 	select {
@@ -66,8 +64,8 @@ func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Part
 	}
 }
 
-// FirstPartitions returns how many partitions the topic with the id topicID had when the group first
-// started on it: the smallest number that the commits of ps have. It is 0 when no commit has the number.
+// FirstPartitions returns how many partitions the topic with the id topicID had when the group first started on it: the smallest
+// number that the commits of ps have. It is 0 when no commit has the number.
 func (r *Reader) FirstPartitions(ctx context.Context, ps []kiel.Partition, topicID sarama.Uuid) (int32, error) {
 	found, err := r.GetAll(ctx, ps)
 	if err != nil {

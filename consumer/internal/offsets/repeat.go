@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// idleRepeat is how often the offset of an idle partition is committed again.
-	// Kafka deletes an offset of a group without members of its own protocol some
-	// time after its last commit (KIP-211): 7 days unless configured (KIP-186),
-	// 1 day before Kafka 2.0.
+	// idleRepeat is how often the offset of an idle partition is committed again. Kafka deletes an offset of a group without
+	// members of its own protocol some time after its last commit (KIP-211): 7 days unless configured (KIP-186), 1 day before
+	// Kafka 2.0.
 	idleRepeat = 6 * time.Hour
 	// retryRepeat is the time after which a failed repeat is tried again.
 	retryRepeat = time.Minute
-	// retryRead is the time after which a failed read is tried again. It is short, because the log
-	// has said that reads fail, and is to say soon that they work again.
+	// retryRead is the time after which a failed read is tried again. It is short, because the log has said that reads fail, and
+	// is to say soon that they work again.
 	retryRead = 5 * time.Second
 	// maxAnswerAge is the age up to which an answer for a repeat is used.
 	maxAnswerAge = time.Second
@@ -35,8 +34,8 @@ const kindOffsets = "offsets"
 // errReleased is the error when releaseTimeout is over.
 var errReleased = errors.New("no time is left")
 
-// question asks for the stored offsets of some Trackers, whose committed positions may have to
-// be written again, and has the answer.
+// question asks for the stored offsets of some Trackers, whose committed positions may have to be written again, and has the
+// answer.
 type question struct {
 	trackers []*Tracker
 	releases []release // the releases that wait for the answer; nil for due repeats
@@ -74,10 +73,9 @@ func (c *Committer) due(now time.Time) []*Tracker {
 	return slices.DeleteFunc(c.all(), func(t *Tracker) bool { return !t.isDue(now) || !t.isObserved() })
 }
 
-// askRepeats reads the stored offsets of the Trackers of which a repeat is due, unless such a
-// read is in flight. A failed read is repeated even if no repeat is due any more, so that the
-// log says when reads work again: the partitions may have been committed or given up meanwhile,
-// and no other repeat may be due for hours.
+// askRepeats reads the stored offsets of the Trackers of which a repeat is due, unless such a read is in flight. A failed read is
+// repeated even if no repeat is due any more, so that the log says when reads work again: the partitions may have been committed
+// or given up meanwhile, and no other repeat may be due for hours.
 func (c *Committer) askRepeats(ctx context.Context, now time.Time) {
 	if c.repeating {
 		return
@@ -92,9 +90,8 @@ func (c *Committer) askRepeats(ctx context.Context, now time.Time) {
 	}
 }
 
-// repeat writes the positions again that differ from the answer of q. A failed repeat is tried
-// again later. An answer that waited too long for a slow commit is dropped; the next tick reads
-// again.
+// repeat writes the positions again that differ from the answer of q. A failed repeat is tried again later. An answer that waited
+// too long for a slow commit is dropped; the next tick reads again.
 func (c *Committer) repeat(ctx context.Context, q question) {
 	now := time.Now()
 	if now.Sub(q.answered) > maxAnswerAge {
@@ -142,9 +139,9 @@ func (q question) of(t *Tracker) (Stored, error) {
 	return s, s.Err
 }
 
-// needed returns whether the committed position of t is to be written again when the store has s:
-// to restore a deleted position, to raise one that an older commit has lowered, or to keep it from
-// expiring. A position that another program has stored is left alone from then on.
+// needed returns whether the committed position of t is to be written again when the store has s: to restore a deleted position,
+// to raise one that an older commit has lowered, or to keep it from expiring. A position that another program has stored is left
+// alone from then on.
 func (c *Committer) needed(ctx context.Context, t *Tracker, s Stored, keepAlive bool) bool {
 	if s.Offset >= 0 && !s.Ours {
 		t.LeaveAlone()
@@ -264,9 +261,8 @@ func (c *Committer) restore(ctx context.Context, q question) {
 	}
 }
 
-// release closes t, which has no mark to commit. Before that it writes the committed position
-// again if the store has lost or lowered it, in one attempt, within releaseTimeout. If the
-// attempt fails, the release goes on.
+// release closes t, which has no mark to commit. Before that it writes the committed position again if the store has lost or
+// lowered it, in one attempt, within releaseTimeout. If the attempt fails, the release goes on.
 func (c *Committer) release(ctx context.Context, t *Tracker) {
 	short, cancel := context.WithTimeoutCause(ctx, releaseTimeout, errReleased)
 	defer cancel()

@@ -26,8 +26,8 @@ func openAt(t *testing.T, cm *Committer, p kiel.Partition, offset int64) *Tracke
 	return tr
 }
 
-// A repeat never lowers an offset. It raises one that a member with an older token, or the group's own late commit, has
-// lowered, and restores one that was deleted. It leaves an offset alone that another program has stored.
+// A repeat never lowers an offset. It raises one that a member with an older token, or the group's own late commit, has lowered,
+// and restores one that was deleted. It leaves an offset alone that another program has stored.
 func TestRepeatOnlyRaises(t *testing.T) {
 	id, other := sarama.Uuid{1}, sarama.Uuid{2}
 	for name, c := range map[string]struct{ found, want Stored }{
@@ -316,8 +316,8 @@ func TestRepeatIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A failed read of stored offsets is tried again soon, so that the log can tell when it works. That is so also when nothing is to be
-// repeated any more, because the partition was committed or given up meanwhile.
+// A failed read of stored offsets is tried again soon, so that the log can tell when it works. That is so also when nothing is to
+// be repeated any more, because the partition was committed or given up meanwhile.
 func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
 	for name, change := range map[string]func(*Committer, *Tracker){
 		"a mark is committed": func(_ *Committer, tr *Tracker) { tr.Mark(43, "") },

@@ -11,9 +11,9 @@ import (
 
 // Store keeps the offsets of a group. Both calls end when ctx does.
 type Store interface {
-	// Fetch returns the stored offset of each of ps. It returns no offset of a partition while a
-	// transaction is about to store one (KIP-447), because a repeat that writes the older offset
-	// again would lower the new one. The error is that of the whole request.
+	// Fetch returns the stored offset of each of ps. It returns no offset of a partition while a transaction is about to store
+	// one (KIP-447), because a repeat that writes the older offset again would lower the new one. The error is that of the whole
+	// request.
 	Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error)
 	// Commit stores cs and returns the result for each partition, nil when its offset is stored.
 	Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error
@@ -29,8 +29,8 @@ type OffsetCommit struct {
 	// LeaderEpoch is that of the record batch before Offset (KIP-320); -1 when it is not known.
 	LeaderEpoch int32
 
-	// FirstPartitions is how many partitions the topic had when the group first started on it, as far
-	// as the members know; 0 when it is not known. Each commit repeats the number.
+	// FirstPartitions is how many partitions the topic had when the group first started on it, as far as the members know; 0 when
+	// it is not known. Each commit repeats the number.
 	FirstPartitions int32
 
 	// The fields below are the claim, for stores that can refuse a former owner.
@@ -40,9 +40,9 @@ type OffsetCommit struct {
 	EpochVersion int32                // the version of that znode
 	Incarnation  *session.Incarnation // the incarnation that holds the claim
 
-	// Authorize returns nil if the offset may be stored at this moment. The store calls it before
-	// each request that has the offset, and again when the request is written. With an error the
-	// store leaves the offset out of the request, and returns the error for the partition.
+	// Authorize returns nil if the offset may be stored at this moment. The store calls it before each request that has the
+	// offset, and again when the request is written. With an error the store leaves the offset out of the request, and returns
+	// the error for the partition.
 	Authorize func() error
 }
 

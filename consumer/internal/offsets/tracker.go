@@ -29,8 +29,7 @@ type position struct {
 	epoch  int32  // the leader epoch of the record batch before offset; -1 when it is not known
 }
 
-// Tracker is the position of one open partition. Its methods may be called from any
-// goroutine; none blocks.
+// Tracker is the position of one open partition. Its methods may be called from any goroutine; none blocks.
 type Tracker struct {
 	partition kiel.Partition
 	claim     Claim
@@ -66,8 +65,8 @@ type Tracker struct {
 // SetFirstPartitions makes n the OffsetCommit.FirstPartitions of all later commits.
 func (t *Tracker) SetFirstPartitions(n int32) { t.firstPartitions.Store(n) }
 
-// SetStartEpoch sets the leader epoch of the record batch before the start position, -1 when
-// it is not known. It is called before the first Delivered.
+// SetStartEpoch sets the leader epoch of the record batch before the start position, -1 when it is not known. It is called before
+// the first Delivered.
 func (t *Tracker) SetStartEpoch(epoch int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,9 +74,9 @@ func (t *Tracker) SetStartEpoch(epoch int32) {
 	t.epochs.add(t.delivered-1, epoch, t.next)
 }
 
-// SetEpoch sets the leader epoch of the record batches that the next Delivered has from offset
-// from on. The epoch of the batches before from is not known. The epoch is committed with
-// positions among these batches (KIP-320). SetEpoch is called right before each Delivered.
+// SetEpoch sets the leader epoch of the record batches that the next Delivered has from offset from on. The epoch of the batches
+// before from is not known. The epoch is committed with positions among these batches (KIP-320). SetEpoch is called right before
+// each Delivered.
 func (t *Tracker) SetEpoch(from int64, epoch int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,10 +95,9 @@ func (t *Tracker) position() position {
 	return p
 }
 
-// Mark raises the position, as sarama's MarkOffset does: all messages below offset are
-// done. When these are all delivered messages, the position becomes that after the last
-// batch, behind gaps of the log and control records. Mark returns false, and does nothing,
-// when the Tracker was closed.
+// Mark raises the position, as sarama's MarkOffset does: all messages below offset are done. When these are all delivered
+// messages, the position becomes that after the last batch, behind gaps of the log and control records. Mark returns false, and
+// does nothing, when the Tracker was closed.
 func (t *Tracker) Mark(offset int64, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,10 +113,9 @@ func (t *Tracker) Mark(offset int64, text string) bool {
 	return !t.closed
 }
 
-// Done marks the message at offset alone. The position is that of the oldest unmarked
-// message, or that after the last batch when all messages are marked. From the first call
-// on Room bounds how far hand-out may be ahead of the position. Done ignores a message that
-// was not delivered. It returns false, and does nothing, when the Tracker was closed.
+// Done marks the message at offset alone. The position is that of the oldest unmarked message, or that after the last batch when
+// all messages are marked. From the first call on Room bounds how far hand-out may be ahead of the position. Done ignores a
+// message that was not delivered. It returns false, and does nothing, when the Tracker was closed.
 func (t *Tracker) Done(offset int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,12 +139,10 @@ func (t *Tracker) Done(offset int64) bool {
 	return true
 }
 
-// Delivered adds a batch whose messages are about to be handed out, in order of their
-// offsets. next is the position after the batch. It may be far above the last message's
-// offset when the log has gaps or control records there. The batch may be empty. If all
-// messages before a gap are marked, the position moves past the gap; before the user's first
-// mark that move alone is not committed, because the user may commit in transactions. The
-// Tracker keeps no reference to messages.
+// Delivered adds a batch whose messages are about to be handed out, in order of their offsets. next is the position after the
+// batch. It may be far above the last message's offset when the log has gaps or control records there. The batch may be empty. If
+// all messages before a gap are marked, the position moves past the gap; before the user's first mark that move alone is not
+// committed, because the user may commit in transactions. The Tracker keeps no reference to messages.
 func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,9 +168,8 @@ func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	}
 }
 
-// Room returns nil if the message at offset, which was delivered, may be handed out now.
-// Otherwise it returns a channel that is closed when Room is to be called again. Before the
-// first call of Done it costs one atomic load.
+// Room returns nil if the message at offset, which was delivered, may be handed out now. Otherwise it returns a channel that is
+// closed when Room is to be called again. Before the first call of Done it costs one atomic load.
 func (t *Tracker) Room(offset int64) <-chan struct{} {
 	if !t.windowed.Load() {
 		return nil
@@ -211,9 +205,8 @@ func (t *Tracker) room() {
 	}
 }
 
-// HeldBack returns whether the full window holds back messages, since when, and the offset of
-// the oldest unmarked message. since is the first refusal of Room since a message was handed
-// out or the oldest one was marked.
+// HeldBack returns whether the full window holds back messages, since when, and the offset of the oldest unmarked message. since
+// is the first refusal of Room since a message was handed out or the oldest one was marked.
 func (t *Tracker) HeldBack() (oldest int64, since time.Time, held bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -239,9 +232,8 @@ func (t *Tracker) makeDirty() {
 	}
 }
 
-// Reset lowers the position, as sarama's ResetOffset does. Messages marked by Done stay
-// marked: the next Mark or Done raises the position again. Reset returns false, and does
-// nothing, when the Tracker was closed.
+// Reset lowers the position, as sarama's ResetOffset does. Messages marked by Done stay marked: the next Mark or Done raises the
+// position again. Reset returns false, and does nothing, when the Tracker was closed.
 func (t *Tracker) Reset(offset int64, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,8 +244,8 @@ func (t *Tracker) Reset(offset int64, text string) bool {
 	return !t.closed
 }
 
-// Move sets a position that a policy or Setup has chosen, before the first Delivered. If the position is left alone, only a Commit of
-// this Tracker commits it.
+// Move sets a position that a policy or Setup has chosen, before the first Delivered. If the position is left alone, only a
+// Commit of this Tracker commits it.
 func (t *Tracker) Move(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,9 +253,8 @@ func (t *Tracker) Move(offset int64) {
 	t.tail, t.delivered, t.window, t.epochs = offset, offset, window{}, nil
 }
 
-// close stops accepting marks and returns the newest commit. Until end is called only
-// that commit may be written. All commits before it were answered, because the Committer
-// sends one request after the other.
+// close stops accepting marks and returns the newest commit. Until end is called only that commit may be written. All commits
+// before it were answered, because the Committer sends one request after the other.
 func (t *Tracker) close() *pendingCommit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -280,8 +271,8 @@ func (t *Tracker) end() {
 	t.closed, t.awaited = true, nil
 }
 
-// mayCommit returns nil if an offset of the partition may be stored at this moment: the
-// claim is trusted, and the topic was not created again.
+// mayCommit returns nil if an offset of the partition may be stored at this moment: the claim is trusted, and the topic was not
+// created again.
 func (t *Tracker) mayCommit() error {
 	switch {
 	case !t.claim.Trusted():

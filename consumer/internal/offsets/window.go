@@ -11,23 +11,22 @@ const (
 	// DefaultWindow is Options.Window when that is 0.
 	DefaultWindow = 10_000
 
-	// maxRuns bounds the runs of offsets without a gap that are kept before the first message is marked
-	// alone. A run takes 24 bytes.
+	// maxRuns bounds the runs of offsets without a gap that are kept before the first message is marked alone. A run takes 24
+	// bytes.
 	maxRuns = 1 << 16
-	// maxAhead bounds the messages that are kept before the first message is marked alone. A message
-	// takes one bit.
+	// maxAhead bounds the messages that are kept before the first message is marked alone. A message takes one bit.
 	maxAhead = 1 << 24
 )
 
-// run is a run of delivered messages whose offsets have no gap: from up to, not including, to. Messages
-// are numbered in order of delivery; end is the number of the last message plus one.
+// run is a run of delivered messages whose offsets have no gap: from up to, not including, to. Messages are numbered in order of
+// delivery; end is the number of the last message plus one.
 type run struct{ from, to, end int64 }
 
 // first returns the number of the first message.
 func (r run) first() int64 { return r.end - (r.to - r.from) }
 
-// window has the delivered messages from the oldest unmarked one on, and which of them are marked alone.
-// The zero value works. It has no lock.
+// window has the delivered messages from the oldest unmarked one on, and which of them are marked alone. The zero value works. It
+// has no lock.
 type window struct {
 	runs  []run    // in order; the first message of the first run is the oldest unmarked one
 	count int64    // number of messages delivered so far, which is the number of the next one
@@ -106,8 +105,8 @@ func place(ring []uint64, number int64) (word int64, bit uint64) {
 	return number / 64 & int64(len(ring)-1), 1 << (number % 64)
 }
 
-// number returns the number of the message at offset. It returns false when the message was not
-// delivered, or when it and all messages before it are marked.
+// number returns the number of the message at offset. It returns false when the message was not delivered, or when it and all
+// messages before it are marked.
 func (w *window) number(offset int64) (int64, bool) {
 	i := sort.Search(len(w.runs), func(i int) bool { return w.runs[i].to > offset })
 	if i == len(w.runs) || offset < w.runs[i].from {

@@ -62,8 +62,7 @@ func TestPositionPassesGaps(t *testing.T) {
 	wantPosition(t, "after a reset", tr, 12)
 }
 
-// A position that passes control records before the first mark is not committed: it would lower what is committed by other
-// means.
+// A position that passes control records before the first mark is not committed: it would lower what is committed by other means.
 func TestUnmarkedPositionIsNotCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, p := &MemoryStore{}, tp("t", 0)

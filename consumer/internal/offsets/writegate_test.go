@@ -18,8 +18,7 @@ import (
 
 const keyOffsetCommit = 8
 
-// requests reads requests from a connection, answers none, and tells the API key
-// of each.
+// requests reads requests from a connection, answers none, and tells the API key of each.
 func requests(c net.Conn, keys chan<- int16) {
 	defer c.Close()
 	var head [6]byte
@@ -34,9 +33,8 @@ func requests(c net.Conn, keys chan<- int16) {
 	}
 }
 
-// TestNoCommitIsWrittenWithoutTrust ends trust while the coordinator's connection is being
-// dialled: without an abort, or with one that comes too early to find the connection. It
-// runs in real time, because sarama holds a mutex while it dials.
+// TestNoCommitIsWrittenWithoutTrust ends trust while the coordinator's connection is being dialled: without an abort, or with one
+// that comes too early to find the connection. It runs in real time, because sarama holds a mutex while it dials.
 func TestNoCommitIsWrittenWithoutTrust(t *testing.T) {
 	for name, c := range map[string]struct{ lose, abort bool }{
 		"trusted":                {},

@@ -16,8 +16,8 @@ type Log struct {
 	b  bytes.Buffer
 }
 
-// Capture has slog.Default log to the Log that it returns, at every level, until the test ends. Such a test must not run
-// beside others.
+// Capture has slog.Default log to the Log that it returns, at every level, until the test ends. Such a test must not run beside
+// others.
 func Capture(t *testing.T) *Log {
 	t.Helper()
 	l := new(Log)

@@ -76,8 +76,8 @@ func Goal() Cell { return Cell{100, 8, "none"} }
 // String returns the cell's name, as in "100x8-lz4".
 func (c Cell) String() string { return fmt.Sprintf("%dx%d-%s", c.Size, c.Partitions, c.Compression) }
 
-// PerPartition returns how many messages each partition has when the cell is measured: together 4,000,000 of 100 B, or
-// 1,000,000 of 1,000 B.
+// PerPartition returns how many messages each partition has when the cell is measured: together 4,000,000 of 100 B, or 1,000,000
+// of 1,000 B.
 func (c Cell) PerPartition() int {
 	all := 4_000_000
 	if c.Size >= slices.Max(Sizes()) {

@@ -48,8 +48,8 @@ type Round struct {
 	Full  Sample // of the cell's topic
 }
 
-// Summarize returns the medians of a client's rounds over a topic of so many messages. What the client uses to start,
-// join and read one message of each partition is not counted for messages.
+// Summarize returns the medians of a client's rounds over a topic of so many messages. What the client uses to start, join and
+// read one message of each partition is not counted for messages.
 func Summarize(cell Cell, client Client, messages int, rounds []Round) Figure {
 	each := func(figure func(Round) float64) []float64 {
 		var all []float64

@@ -169,8 +169,8 @@ func checkView(g Group, v *allocfn.View) error {
 	return nil
 }
 
-// assignmentOf returns a plan of nested maps as an assignment, and an error when
-// it does not give each partition to exactly one member of g.
+// assignmentOf returns a plan of nested maps as an assignment, and an error when it does not give each partition to exactly one
+// member of g.
 func assignmentOf(g Group, plan map[string]map[string][]int32) (allocfn.Assignment, error) {
 	f := allocfn.FromKiel("plan", func(_, _ []string) map[string]map[string][]int32 { return plan })
 	return allocfn.Call(f, g.Input())

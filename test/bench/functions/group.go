@@ -54,9 +54,8 @@ func (g Group) With(members []string) Group {
 	return g
 }
 
-// Differing returns the group with one member, another for each topic, that does
-// not ask for the topic: no two topics have the same askers, if there are no more
-// topics than members.
+// Differing returns the group with one member, another for each topic, that does not ask for the topic: no two topics have the
+// same askers, if there are no more topics than members.
 func (g Group) Differing() Group {
 	g.asks = make([][]string, len(g.Members))
 	for m := range g.asks {
@@ -90,9 +89,8 @@ func (g Group) Input() allocfn.Input {
 	return in
 }
 
-// Lists returns the members by their numbers, if they have numbers, and the
-// partitions topic by topic, those of a topic by their numbers: as programs make
-// such lists, and not in the order of an input.
+// Lists returns the members by their numbers, if they have numbers, and the partitions topic by topic, those of a topic by their
+// numbers: as programs make such lists, and not in the order of an input.
 func (g Group) Lists() (members []string, partitions []kiel.Partition) {
 	members = slices.Clone(g.Members)
 	slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
@@ -116,8 +114,8 @@ func (g Group) Texts() []string {
 // change is a group before and after one member has joined, or left.
 type change struct{ before, joined, left Group }
 
-// changes returns a group of n members with random names, who joins and who
-// leaves being random too; or with numbers, where both happen at the end.
+// changes returns a group of n members with random names, who joins and who leaves being random too; or with numbers, where both
+// happen at the end.
 func changes(seed uint64, n, partitions, size int, withNumbers bool) change {
 	if withNumbers {
 		g := NumberedGroup(n, partitions, size)

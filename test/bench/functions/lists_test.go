@@ -7,10 +7,8 @@ import (
 	"github.com/kielgo/kiel/test/bench/functions"
 )
 
-// BenchmarkListsToMaps measures the way from lists of members and partitions to
-// nested maps, beside franz-go's balancer, whose way is as long: from members'
-// metadata to nested maps. Members ask for the same topics, and then for topics
-// that differ.
+// BenchmarkListsToMaps measures the way from lists of members and partitions to nested maps, beside franz-go's balancer, whose
+// way is as long: from members' metadata to nested maps. Members ask for the same topics, and then for topics that differ.
 func BenchmarkListsToMaps(b *testing.B) {
 	for _, s := range []functions.Size{
 		{Members: 10, Partitions: 1_000, TopicSize: 10},

@@ -25,8 +25,8 @@ func CurveSizes() []Size {
 	return sizes
 }
 
-// SpreadSizes returns the groups of the picture of spread: members and topics
-// that do not divide without a rest, where an even plan has a spread of one.
+// SpreadSizes returns the groups of the picture of spread: members and topics that do not divide without a rest, where an even
+// plan has a spread of one.
 func SpreadSizes() []Size {
 	var sizes []Size
 	for _, size := range []int{4, 10, 40, 100, 250, 1_000} {
@@ -38,9 +38,8 @@ func SpreadSizes() []Size {
 // Small is a limit for [MeasureMovements] with which it takes a second.
 const Small = 12 * 1_000
 
-// MeasureMovements measures the functions in the groups whose members times
-// partitions are at most that, several functions at a time. With all groups it
-// takes some minutes.
+// MeasureMovements measures the functions in the groups whose members times partitions are at most that, several functions at a
+// time. With all groups it takes some minutes.
 func MeasureMovements(all []Function, most int) (*Movements, error) {
 	parts := make([]Movements, len(all))
 	faults := make([]error, len(all))

@@ -33,8 +33,7 @@ func Functions() []Function {
 	}
 }
 
-// plan returns what the function makes of g, when members have what before gave
-// them, which functions of ours do not look at.
+// plan returns what the function makes of g, when members have what before gave them, which functions of ours do not look at.
 func (f Function) plan(g Group, before *allocfn.Plan) (*allocfn.Plan, error) {
 	in := g.Input()
 	if !f.peer {
@@ -53,8 +52,7 @@ func (f Function) plan(g Group, before *allocfn.Plan) (*allocfn.Plan, error) {
 	return &allocfn.Plan{Input: in, Assignment: a}, err
 }
 
-// Moves is what a function moves in groups of one size, over seeds that decide
-// on the members' names and on who joins and leaves.
+// Moves is what a function moves in groups of one size, over seeds that decide on the members' names and on who joins and leaves.
 type Moves struct {
 	Function            string
 	Members, Partitions int
@@ -141,8 +139,8 @@ func (m *Moves) step(f Function, from, to Group) (moved, least int, err error) {
 	return all.Total.Moved, least, nil
 }
 
-// evenLeast is the lower bound for functions whose own plans are not even: what
-// moves at least between even plans of the same groups.
+// evenLeast is the lower bound for functions whose own plans are not even: what moves at least between even plans of the same
+// groups.
 func evenLeast(from, to Group) (int, error) {
 	balanced := Function{Func: allocfn.Balanced()}
 	before, err := balanced.plan(from, nil)
@@ -198,8 +196,7 @@ type Spread struct {
 	Members, Partitions int
 	TopicSize           int
 	Seeds               int
-	// The most that a member has less the least, of one topic: the mean of all
-	// topics in thousandths, rounded, and the worst.
+	// The most that a member has less the least, of one topic: the mean of all topics in thousandths, rounded, and the worst.
 	TopicMean, TopicWorst int
 	// The same of all partitions.
 	Mean, Worst int

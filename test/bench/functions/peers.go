@@ -57,8 +57,7 @@ func saramaRun(g Group, strategy sarama.BalanceStrategy) Run {
 
 func stickyFresh(g Group) (Run, error) { return stickyRun(g, nil), nil }
 
-// stickyAfter is franz-go's sticky after a change, when members have what it
-// gave them before.
+// stickyAfter is franz-go's sticky after a change, when members have what it gave them before.
 func stickyAfter(after func(Group) Group) func(Group) (Run, error) {
 	return func(g Group) (Run, error) {
 		has, err := stickyPlan(g, nil)
@@ -66,8 +65,7 @@ func stickyAfter(after func(Group) Group) func(Group) (Run, error) {
 	}
 }
 
-// stickyPlan returns the plan of franz-go's sticky, when members have what the
-// plan has says.
+// stickyPlan returns the plan of franz-go's sticky, when members have what the plan has says.
 func stickyPlan(g Group, has map[string]map[string][]int32) (map[string]map[string][]int32, error) {
 	return stickyPlanner(g, has)()
 }

@@ -22,8 +22,7 @@ type Machine struct {
 	Versions        map[string]string // of the peers' libraries
 }
 
-// Movements is the file of what functions move and how even their plans are,
-// which is the same wherever it is measured.
+// Movements is the file of what functions move and how even their plans are, which is the same wherever it is measured.
 type Movements struct {
 	Moves    []Moves  // at MoveSizes
 	Curve    []Moves  // at CurveSizes
@@ -71,8 +70,8 @@ func Read(folder string) (t Times, m Movements, err error) {
 	return t, m, nil
 }
 
-// Stale tells what in the file is not what was measured now: of ours alone,
-// franz-go's plans differ from run to run. The file may hold more.
+// Stale tells what in the file is not what was measured now: of ours alone, franz-go's plans differ from run to run. The file may
+// hold more.
 func Stale(file, now *Movements) []string {
 	var faults []string
 	for _, m := range now.Moves {

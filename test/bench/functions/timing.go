@@ -13,8 +13,8 @@ type Size struct {
 	TopicSize           int // how many partitions each topic has
 }
 
-// Sizes returns those that are timed. Topics are large where there are many
-// partitions, for the peers' sake: each of their members names all topics.
+// Sizes returns those that are timed. Topics are large where there are many partitions, for the peers' sake: each of their
+// members names all topics.
 func Sizes() []Size {
 	return []Size{
 		{100, 1_000, 100},
@@ -44,9 +44,8 @@ const (
 	roundTime = 20 * time.Millisecond
 	// Who has taken so long at one size takes part in no more rounds.
 	sizeTime = 30 * time.Second
-	// Where there is more than one round, there are more as long as a size took
-	// no longer than this: a machine that is slow for some seconds would be
-	// slow in all of a few short ones.
+	// Where there is more than one round, there are more as long as a size took no longer than this: a machine that is slow for
+	// some seconds would be slow in all of a few short ones.
 	leastTime = time.Minute
 )
 

@@ -1,7 +1,6 @@
-// Command check-events reads the event logs of all processes of a group, as
-// demo-consumer consume --events writes them, and says whether a partition ever
-// had two owners, whether messages were handed out of order or by a member that
-// did not own their partition, and whether tokens and committed offsets grew.
+// Command check-events reads the event logs of all processes of a group, as demo-consumer consume --events writes them, and says
+// whether a partition ever had two owners, whether messages were handed out of order or by a member that did not own their
+// partition, and whether tokens and committed offsets grew.
 package main
 
 import (

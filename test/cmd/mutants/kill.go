@@ -66,8 +66,8 @@ func (c *cli) kill(ctx context.Context, m *mutant) (t trial) {
 // not always the same, so a test may meet the mutant in some runs only. A test that must stay green runs once.
 const maxRuns = 10
 
-// runUntilKilled runs a test until it ends as the mutant says, maxRuns times at most, and adds the runs to t. The error is that of
-// the last run.
+// runUntilKilled runs a test until it ends as the mutant says, maxRuns times at most, and adds the runs to t. The error is that
+// of the last run.
 func (c *cli) runUntilKilled(ctx context.Context, root, overlay string, k test, t *trial) error {
 	for run := 1; ; run++ {
 		r, err := c.runTest(ctx, root, overlay, k)

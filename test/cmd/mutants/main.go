@@ -1,5 +1,5 @@
-// Command mutants shows what each safety rule is for: it breaks the library by one patch at a time, and the test that the
-// patch names must fail as the patch says. The patches are test/mutants/*.patch; test/mutants/README.md says how to write one.
+// Command mutants shows what each safety rule is for: it breaks the library by one patch at a time, and the test that the patch
+// names must fail as the patch says. The patches are test/mutants/*.patch; test/mutants/README.md says how to write one.
 //
 //	go run ./test/cmd/mutants --run '^session'
 //

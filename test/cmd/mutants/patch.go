@@ -148,8 +148,8 @@ func (m *mutant) apply(root, dir string) (map[string]string, error) {
 	return replaced, nil
 }
 
-// place moves each fragment to where its lines are, all of them and as they are, so that a patch outlives changes elsewhere
-// in the file. They must be there exactly once.
+// place moves each fragment to where its lines are, all of them and as they are, so that a patch outlives changes elsewhere in
+// the file. They must be there exactly once.
 func place(fragments []*gitdiff.TextFragment, text string) error {
 	for i, f := range fragments {
 		var old strings.Builder

@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/test/bench/datapath"
 )
 
-// dataPathPicture shows what a message costs each client on the CPU: one plot for each size of messages, in it a line for
-// each compression, over the numbers of partitions.
+// dataPathPicture shows what a message costs each client on the CPU: one plot for each size of messages, in it a line for each
+// compression, over the numbers of partitions.
 func dataPathPicture(all datapath.Figures) ([]byte, error) {
 	legend := newLegend()
 	var plots []*plot.Plot

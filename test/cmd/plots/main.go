@@ -1,10 +1,9 @@
-// Command plots makes what docs/choosing-a-function.md shows of package allocfn, and docs/data-path.md of package consumer:
-// the pictures beside these pages, and the tables in them that stand between a line
-// "<!-- begin NAME … -->" and a line "<!-- end NAME -->".
+// Command plots makes what docs/choosing-a-function.md shows of package allocfn, and docs/data-path.md of package consumer: the
+// pictures beside these pages, and the tables in them that stand between a line "<!-- begin NAME … -->" and a line "<!-- end NAME
+// -->".
 //
-// It makes them of what TestAllocationTimes, TestAllocationMovement and TestDataPath of
-// test/bench have measured, which is in test/bench/testdata; so what it writes
-// is the same for the same figures. make figures and make figures-data do all of it.
+// It makes them of what TestAllocationTimes, TestAllocationMovement and TestDataPath of test/bench have measured, which is in
+// test/bench/testdata; so what it writes is the same for the same figures. make figures and make figures-data do all of it.
 package main
 
 import (

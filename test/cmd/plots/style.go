@@ -57,8 +57,8 @@ func (s series) line() draw.LineStyle {
 	return draw.LineStyle{Color: s.color, Width: vg.Points(s.width), Dashes: s.dash}
 }
 
-// add draws a line with a mark at each point, and puts it in the legend. Points at zero, which logarithmic axes do not
-// have, are left out.
+// add draws a line with a mark at each point, and puts it in the legend. Points at zero, which logarithmic axes do not have, are
+// left out.
 func (s series) add(p *plot.Plot, legend *plot.Legend, xys plotter.XYs) error {
 	xys = slices.DeleteFunc(xys, func(xy plotter.XY) bool { return math.IsInf(xy.Y, -1) })
 	line, marks, err := plotter.NewLinePoints(xys)
@@ -109,8 +109,8 @@ func newLegend() plot.Legend {
 	return l
 }
 
-// logAxis gives an axis of decimal logarithms these labelled ticks and lines. It is one of logarithms, and not
-// logarithmic, because plot makes room for labels at the wrong end of those.
+// logAxis gives an axis of decimal logarithms these labelled ticks and lines. It is one of logarithms, and not logarithmic,
+// because plot makes room for labels at the wrong end of those.
 func logAxis(a *plot.Axis, least, most float64, labels map[float64]string, ticks ...float64) {
 	a.Min, a.Max = math.Log10(least), math.Log10(most)
 	var all plot.ConstantTicks

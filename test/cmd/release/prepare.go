@@ -13,8 +13,9 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// prepare makes the tags of a release of what HEAD is: of the library on HEAD, of the commands on a commit of its own, whose go.mod
-// requires that version instead of replacing it by the folder above. A module with replace lines can't be installed by its version.
+// prepare makes the tags of a release of what HEAD is: of the library on HEAD, of the commands on a commit of its own, whose
+// go.mod requires that version instead of replacing it by the folder above. A module with replace lines can't be installed by its
+// version.
 func prepare(ctx context.Context, out io.Writer, repo, version string, try func(context.Context, proxy, string) error) error {
 	if err := ready(ctx, repo, version); err != nil {
 		return err

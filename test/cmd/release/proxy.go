@@ -67,8 +67,8 @@ func (p proxy) add(ctx context.Context, repo, commit, subdir string, m module.Ve
 	return errors.Join(zip.CreateFromVCS(out, m, repo, commit, subdir), out.Close())
 }
 
-// env is the environment of go commands that see what was added as if it were public. What the user has in the module cache needs no
-// network: there it has been verified, so the checksum database, which does not know the new version, is not asked.
+// env is the environment of go commands that see what was added as if it were public. What the user has in the module cache needs
+// no network: there it has been verified, so the checksum database, which does not know the new version, is not asked.
 func (p proxy) env(ctx context.Context) ([]string, error) {
 	out, err := in(ctx, p.dir, nil, "go", "env", "GOMODCACHE", "GOPROXY")
 	if err != nil {

@@ -55,7 +55,8 @@ func edit(t *testing.T, repo, name, before, after string) {
 	git(t, repo, "commit", "--quiet", "-am", "edit")
 }
 
-// The last commit of this repository can be released: by its versions, without go.work, users can install the command and build on the library.
+// The last commit of this repository can be released: by its versions, without go.work, users can install the command and build
+// on the library.
 func TestRelease(t *testing.T) {
 	identify(t)
 	repo := filepath.Join(t.TempDir(), "kiel")

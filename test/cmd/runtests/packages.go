@@ -22,7 +22,8 @@ type job struct {
 	targets []string // import paths
 }
 
-// resolve finds the packages of all parts. Each package has one part at most, besides those that add to it; of a whole plan each has one.
+// resolve finds the packages of all parts. Each package has one part at most, besides those that add to it; of a whole plan each
+// has one.
 func (p plan) resolve(all map[string]kind, whole bool) ([][][]job, error) {
 	var errs []error
 	in := map[string]string{} // the part of each package

@@ -57,12 +57,12 @@ const (
 	// randomDays is how many group-days of the simulation run with a random seed, besides those with fixed seeds.
 	randomDays = 5
 
-	// norace are tests that run without the race detector: it crashes in most runs of the first, as it does in the simulation, and
-	// the others, of thousands of partitions, members or lines or of one case more of what runs with it, take it minutes.
+	// norace are tests that run without the race detector: it crashes in most runs of the first, as it does in the simulation,
+	// and the others, of thousands of partitions, members or lines or of one case more of what runs with it, take it minutes.
 	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfAThousandPartitions$|^TestLinesOfHandlers$|^TestCalmCostsNoList$`
 
-	// soaked are tests of test/bench that take figures and are left to the soak. TestHandover's joins, leaves, crashes and cuts are
-	// chaos's Leaves, Killed and BlackHole, too.
+	// soaked are tests of test/bench that take figures and are left to the soak. TestHandover's joins, leaves, crashes and cuts
+	// are chaos's Leaves, Killed and BlackHole, too.
 	soaked = `^Test(ClaimThousand|LoadOnZooKeeper|Recipes|PartitionThousand|Handover|CostOfMetrics)$`
 
 	// moves are tests of how many partitions move, which on other processors are left to the soak: that a mapping is the same

@@ -23,7 +23,8 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// fakeGo in the environment makes this program a go command. It names a directory for what the command has been told: a line per call.
+// fakeGo in the environment makes this program a go command. It names a directory for what the command has been told: a line per
+// call.
 const fakeGo = "RUNTESTS_FAKE_GO"
 
 func TestMain(m *testing.M) {

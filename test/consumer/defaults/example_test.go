@@ -1,5 +1,4 @@
-// Package defaults_test uses package consumer as a first user does, with zero
-// Options, against embedded servers.
+// Package defaults_test uses package consumer as a first user does, with zero Options, against embedded servers.
 package defaults_test
 
 import (
@@ -23,8 +22,8 @@ import (
 func TestMain(m *testing.M) {
 	logtest.Silence()
 	goleak.VerifyTestMain(m,
-		// sarama counts fetches by topic in go-metrics' own registry, whatever its
-		// configuration says; all its meters share one goroutine that never ends.
+		// sarama counts fetches by topic in go-metrics' own registry, whatever its configuration says; all its meters share one
+		// goroutine that never ends.
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
 	)
 }
@@ -169,8 +168,8 @@ func (f fenced) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGro
 	return nil
 }
 
-// A claim is more than sarama's: it has a fencing token for stores that can
-// refuse an old owner, and it tells revocation from loss.
+// A claim is more than sarama's: it has a fencing token for stores that can refuse an old owner, and it tells revocation from
+// loss.
 func ExampleClaim() {
 	s := start("one")
 	defer s.close()

@@ -1,13 +1,13 @@
 // Package differential_test reads the same topics of a real Kafka with sarama's PartitionConsumer and with groups of package
-// consumer, and compares every message: topic, partition, offset, key, value, headers and timestamp, in order, none missing,
-// none twice.
+// consumer, and compares every message: topic, partition, offset, key, value, headers and timestamp, in order, none missing, none
+// twice.
 //
-// A test writes topics, see topics_test.go. The last message of each partition is an end marker, so a reader knows when it
-// has all. Then every [reader] reads, and what it got is compared with what PartitionConsumer got. A test also knows how many
+// A test writes topics, see topics_test.go. The last message of each partition is an end marker, so a reader knows when it has
+// all. Then every [reader] reads, and what it got is compared with what PartitionConsumer got. A test also knows how many
 // messages must be visible, so that two empty readings don't pass for equal ones.
 //
-// With -full, both versions of Kafka are read with longer topics, from more positions, and with faults that take minutes;
-// `make soak` does so. A run prints its seed; -seed takes the same records and positions again.
+// With -full, both versions of Kafka are read with longer topics, from more positions, and with faults that take minutes; `make
+// soak` does so. A run prints its seed; -seed takes the same records and positions again.
 package differential_test
 
 import (
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	}
 	logtest.Silence()
 	goleak.VerifyTestMain(m,
-		// sarama counts fetches by topic in go-metrics' own registry, whatever its
-		// configuration says; all its meters share one goroutine that never ends.
+		// sarama counts fetches by topic in go-metrics' own registry, whatever its configuration says; all its meters share one
+		// goroutine that never ends.
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
 	)
 }

@@ -147,8 +147,9 @@ func reset(b *background) bool {
 	return slices.ContainsFunc(b.errors(), func(err error) bool { return errors.Is(err, consumer.ErrOffsetReset) })
 }
 
-// A broker comes back without its logs. A reader that looks before anything is written finds that the log ends before its position,
-// and one that looks later finds other messages at offsets that it has read. Both report that, and read from the first message.
+// A broker comes back without its logs. A reader that looks before anything is written finds that the log ends before its
+// position, and one that looks later finds other messages at offsets that it has read. Both report that, and read from the first
+// message.
 func (r *rig) testLogIsLost(t *testing.T) {
 	const old = 150
 	lost, replaced := topic{name: "lost", partitions: 1}, topic{name: "replaced", partitions: 1}

@@ -41,8 +41,8 @@ func (r reading) topics() []string {
 	return slices.Compact(topics)
 }
 
-// reader reads until ctx ends and hands each message to c; the order within a partition is that of its calls. It returns
-// what went wrong.
+// reader reads until ctx ends and hands each message to c; the order within a partition is that of its calls. It returns what
+// went wrong.
 type reader struct {
 	name string
 	read func(ctx context.Context, r *rig, what reading, c *collector) error
@@ -256,8 +256,8 @@ func (h handler) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 	return nil
 }
 
-// inGroup calls consume with the only member of a new group, whose offsets are the starts. After it, the group's offsets
-// must be behind the ends.
+// inGroup calls consume with the only member of a new group, whose offsets are the starts. After it, the group's offsets must be
+// behind the ends.
 func (r *rig) inGroup(what reading, c *collector, consume func(*consumer.Group) error) error {
 	name := fmt.Sprintf("g%d", r.groups.Add(1))
 	if err := r.commitStarts(name, what); err != nil {
@@ -319,8 +319,8 @@ func (r *rig) commitStarts(group string, what reading) error {
 	return nil
 }
 
-// checkCommitted returns an error unless the position behind the last message of each partition is stored: the offset after it, or
-// one behind the control records that follow it.
+// checkCommitted returns an error unless the position behind the last message of each partition is stored: the offset after it,
+// or one behind the control records that follow it.
 func (r *rig) checkCommitted(group string, what reading, c *collector) error {
 	ids := map[string][]int32{}
 	newest := map[string]map[int32]int64{}

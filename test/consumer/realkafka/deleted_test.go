@@ -9,7 +9,8 @@ import (
 	"github.com/kielgo/kiel/test/servers"
 )
 
-// A topic that is deleted while it is consumed, with marks under way, is one error, and is consumed again when it is created again.
+// A topic that is deleted while it is consumed, with marks under way, is one error, and is consumed again when it is created
+// again.
 func TestDeletedTopic(t *testing.T) {
 	longer(t, func(t *testing.T, version string) {
 		const n = 8

@@ -20,8 +20,8 @@ import (
 // newTopic is what a deploy adds.
 const newTopic = "payments"
 
-// maxUnowned bounds how long a partition may be without an owner while a member that asks for its topic has joined. A
-// hand-over takes milliseconds, and what is changed shortly after another change waits for the quiet period of 200 ms.
+// maxUnowned bounds how long a partition may be without an owner while a member that asks for its topic has joined. A hand-over
+// takes milliseconds, and what is changed shortly after another change waits for the quiet period of 200 ms.
 const maxUnowned = 3 * time.Second
 
 // A rolling deploy adds a topic, and the next one takes it away, while messages are written to both topics all the while: no

@@ -36,8 +36,8 @@ func committed(t *testing.T, a sarama.ClusterAdmin, p int32) int64 {
 	return b.Offset
 }
 
-// commitInTransaction stores an offset of the group as a program does that writes what it has made of the messages in the
-// same transaction.
+// commitInTransaction stores an offset of the group as a program does that writes what it has made of the messages in the same
+// transaction.
 func (r *rig) commitInTransaction(p int32, offset int64) {
 	r.t.Helper()
 	config := sarama.NewConfig()

@@ -10,8 +10,8 @@ import (
 	"github.com/kielgo/kiel/test/servers"
 )
 
-// The first message of a partition comes at once after its start position is stored, though the other partitions of its
-// broker are idle and long polls last 10 s.
+// The first message of a partition comes at once after its start position is stored, though the other partitions of its broker
+// are idle and long polls last 10 s.
 func TestOpenBesideIdlePartitions(t *testing.T) {
 	longer(t, func(t *testing.T, version string) {
 		const n = 8

@@ -10,8 +10,8 @@ import (
 	"github.com/kielgo/kiel/test/servers"
 )
 
-// Patterns find the topics of a real Kafka, one that is created later too, and none of Kafka's own. One that was deleted is reported
-// once, and leaves the set for good when it is removed.
+// Patterns find the topics of a real Kafka, one that is created later too, and none of Kafka's own. One that was deleted is
+// reported once, and leaves the set for good when it is removed.
 func TestPatterns(t *testing.T) { longer(t, testPatterns) }
 
 func testPatterns(t *testing.T, version string) {

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	logtest.Silence()
 	goleak.VerifyTestMain(m,
-		// sarama counts fetches by topic in go-metrics' own registry, whatever its
-		// configuration says; all its meters share one goroutine that never ends.
+		// sarama counts fetches by topic in go-metrics' own registry, whatever its configuration says; all its meters share one
+		// goroutine that never ends.
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
 	)
 }
@@ -307,8 +307,7 @@ func TestPartitionsOfManyBrokersMove(t *testing.T) {
 	}
 }
 
-// What kfake can't show: real brokers' answers to a group in use, and to one
-// that is new.
+// What kfake can't show: real brokers' answers to a group in use, and to one that is new.
 func TestGroupInUse(t *testing.T) {
 	longer(t, func(t *testing.T, version string) {
 		r := newRig(t, servers.KafkaOptions{Version: version}, 1)
@@ -353,8 +352,7 @@ func (joiner) ConsumeClaim(_ sarama.ConsumerGroupSession, c sarama.ConsumerGroup
 	return nil
 }
 
-// Kafka goes and comes back; ZooKeeper is fine all the while, so nobody loses
-// anything.
+// Kafka goes and comes back; ZooKeeper is fine all the while, so nobody loses anything.
 func TestKafkaRestarts(t *testing.T) {
 	const n = 4
 	r := newRig(t, servers.KafkaOptions{}, n)
@@ -388,8 +386,7 @@ func TestKafkaRestarts(t *testing.T) {
 	}
 }
 
-// A commit ends with its connection: what the broker never took is not left in
-// the kernel to arrive later.
+// A commit ends with its connection: what the broker never took is not left in the kernel to arrive later.
 func TestBrokerDiesUnderACommit(t *testing.T) {
 	r := newRig(t, servers.KafkaOptions{}, 1)
 	r.produce(10, 0)

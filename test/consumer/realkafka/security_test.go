@@ -65,8 +65,8 @@ func withTLS(config *sarama.Config, settings *tls.Config) {
 	config.Net.TLS.Enable, config.Net.TLS.Config = true, settings
 }
 
-// Groups consume and commit over each kind of secure connection, or are refused with an error that says why. Neither errors
-// nor logs hold a password.
+// Groups consume and commit over each kind of secure connection, or are refused with an error that says why. Neither errors nor
+// logs hold a password.
 func TestSecurity(t *testing.T) {
 	longer(t, func(t *testing.T, version string) {
 		ca := servers.NewTLS(t)

@@ -3,8 +3,8 @@
 // kfake and on both versions of Kafka.
 //
 // A [program] does so in the manner of sarama's example of it. Tests let a former owner commit at any moment: one that is a
-// process which was frozen in mid transaction, and one that a test drives by hand. Controls show that the tests see
-// results that are there twice.
+// process which was frozen in mid transaction, and one that a test drives by hand. Controls show that the tests see results that
+// are there twice.
 package transactions_test
 
 import (
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m,
-		// sarama counts fetches by topic in go-metrics' own registry, whatever its
-		// configuration says; all its meters share one goroutine that never ends.
+		// sarama counts fetches by topic in go-metrics' own registry, whatever its configuration says; all its meters share one
+		// goroutine that never ends.
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
 	)
 }

@@ -27,8 +27,8 @@ const (
 	fenced    = "fenced\n"
 )
 
-// runProcess runs the program of a process. In the transaction of the message haltAt it prints isMidway, and goes on when
-// it reads a line. It ends after that transaction and prints what came of it.
+// runProcess runs the program of a process. In the transaction of the message haltAt it prints isMidway, and goes on when it
+// reads a line. It ends after that transaction and prints what came of it.
 func runProcess(text string) error {
 	var set settings
 	if err := json.Unmarshal([]byte(text), &set); err != nil {

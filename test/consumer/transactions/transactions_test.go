@@ -27,8 +27,8 @@ func TestTransactions(t *testing.T) {
 	})
 }
 
-// A program in the manner of sarama's example, with our constructor, has each of 50 results there once, in whatever way offsets get
-// into transactions, with aborted ones in between, and while a second member comes, processes some, and goes.
+// A program in the manner of sarama's example, with our constructor, has each of 50 results there once, in whatever way offsets
+// get into transactions, with aborted ones in between, and while a second member comes, processes some, and goes.
 func testOnce(t *testing.T, r *rig) {
 	for _, c := range []struct {
 		way   string
@@ -67,9 +67,9 @@ func testOnce(t *testing.T, r *rig) {
 	}
 }
 
-// A former owner commits its transaction at any moment of the next owner's opening. With Fence it is either refused or what it has
-// committed counts. Without, when producers are made in ConsumeClaim, there is a moment when its result is doubled: that is why
-// there is Fence.
+// A former owner commits its transaction at any moment of the next owner's opening. With Fence it is either refused or what it
+// has committed counts. Without, when producers are made in ConsumeClaim, there is a moment when its result is doubled: that is
+// why there is Fence.
 func testMoments(t *testing.T, r *rig) {
 	for _, c := range []struct {
 		moment  string
@@ -123,9 +123,8 @@ func testMoments(t *testing.T, r *rig) {
 	}
 }
 
-// A process is frozen in mid transaction. Its partition goes to another member, which processes the rest. When the process
-// wakes up its transaction is refused. With transactional ids of its own for each process it is not, and the
-// result is there twice.
+// A process is frozen in mid transaction. Its partition goes to another member, which processes the rest. When the process wakes
+// up its transaction is refused. With transactional ids of its own for each process it is not, and the result is there twice.
 func testFrozen(t *testing.T, r *rig) {
 	for _, salted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("salted-%t", salted), func(t *testing.T) {
@@ -166,8 +165,8 @@ func testFrozen(t *testing.T, r *rig) {
 	}
 }
 
-// A former owner has died with an offset in its transaction. The next one does not wait for the timeout of that
-// transaction, a minute: Fence ends it.
+// A former owner has died with an offset in its transaction. The next one does not wait for the timeout of that transaction, a
+// minute: Fence ends it.
 func testPending(t *testing.T, r *rig) {
 	s := r.newScene(t, 1, 5)
 	set := s.settings("a")

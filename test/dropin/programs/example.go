@@ -7,8 +7,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Example is the program that sarama shows for groups: it waits until it is set up, consumes until it is told to stop, ends the context,
-// waits for the loop and closes the group.
+// Example is the program that sarama shows for groups: it waits until it is set up, consumes until it is told to stop, ends the
+// context, waits for the loop and closes the group.
 func Example(ctx context.Context, h Host) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -27,8 +27,8 @@ func Programs() map[string]Program {
 	return map[string]Program{"traced": Traced, "processor": Processor, "subscriber": Subscriber, "example": Example}
 }
 
-// consume calls Consume until ctx ends or the group is closed, and reports what comes to Errors. Then it closes the group. between is
-// called after each Consume.
+// consume calls Consume until ctx ends or the group is closed, and reports what comes to Errors. Then it closes the group.
+// between is called after each Consume.
 func consume(ctx context.Context, h Host, handler sarama.ConsumerGroupHandler, between func()) error {
 	reported := make(chan struct{})
 	go func() {

@@ -51,11 +51,12 @@ type member struct {
 	log   warnings
 }
 
-// Live lets a program live: a first member processes a round of messages. A second one joins, and the first one leaves. A third one joins,
-// and the second one crashes. Then the third one stops. So each time what one had falls to one that joined later.
+// Live lets a program live: a first member processes a round of messages. A second one joins, and the first one leaves. A third
+// one joins, and the second one crashes. Then the third one stops. So each time what one had falls to one that joined later.
 //
-// The topic is made, and the group is named after it. All that was produced must be processed, and be committed in the end. A member that
-// stops must have reported no error but [ErrNoWorker], and from then on it must report none at all and log no warning.
+// The topic is made, and the group is named after it. All that was produced must be processed, and be committed in the end. A
+// member that stops must have reported no error but [ErrNoWorker], and from then on it must report none at all and log no
+// warning.
 func Live(t *testing.T, b *Backend, kind Kind, topic string, program Program) {
 	l := &life{
 		Backend: b, t: t, kind: kind, program: program, topic: topic, processed: map[string]int{}, by: map[string]int{},
@@ -254,7 +255,8 @@ func (m *member) stop() {
 	}
 }
 
-// claimed checks that a handler finds the fencing token of its partition on ours, whatever stands in between, and none on sarama's.
+// claimed checks that a handler finds the fencing token of its partition on ours, whatever stands in between, and none on
+// sarama's.
 func (l *life) claimed(member string, s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) {
 	own, found := consumer.SessionOf(s)
 	switch {

@@ -30,9 +30,9 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLiveOnSarama lets each program live on sarama's own groups. These wait for polls with a mutex held, so that virtual time would stand
-// still. On sarama's cooperative groups they live on a real Kafka, with -full in realkafka: on kfake a second member has waited for minutes
-// for its first partition.
+// TestLiveOnSarama lets each program live on sarama's own groups. These wait for polls with a mutex held, so that virtual time
+// would stand still. On sarama's cooperative groups they live on a real Kafka, with -full in realkafka: on kfake a second member
+// has waited for minutes for its first partition.
 func TestLiveOnSarama(t *testing.T) {
 	t.Parallel()
 	for name, program := range programs.Programs() {

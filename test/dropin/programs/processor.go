@@ -16,8 +16,9 @@ const inputBuffer = 10
 // ErrNoWorker is what ConsumeClaim of [Processor] returns for a partition that Claims did not name in Setup.
 var ErrNoWorker = errors.New("no worker for this partition")
 
-// Processor has a worker for each partition that Claims names in Setup, and stops all of them in Cleanup. A ConsumeClaim hands its messages
-// to the partition's worker, which processes and marks them; without a worker it returns an error. Between two sessions it waits.
+// Processor has a worker for each partition that Claims names in Setup, and stops all of them in Cleanup. A ConsumeClaim hands
+// its messages to the partition's worker, which processes and marks them; without a worker it returns an error. Between two
+// sessions it waits.
 func Processor(ctx context.Context, h Host) error {
 	return consume(ctx, h, &processor{h: h}, func() {
 		pause := time.NewTimer(h.Pause)

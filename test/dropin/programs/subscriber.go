@@ -6,8 +6,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Subscriber sends the messages of all partitions out on one channel, and waits for each until it is acknowledged, or sends it again. It
-// marks what is acknowledged. Every seventh message is refused the first time.
+// Subscriber sends the messages of all partitions out on one channel, and waits for each until it is acknowledged, or sends it
+// again. It marks what is acknowledged. Every seventh message is refused the first time.
 func Subscriber(ctx context.Context, h Host) error {
 	s := &subscriber{ctx: ctx, h: h, out: make(chan *delivery)}
 	done := make(chan struct{})

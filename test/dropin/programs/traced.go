@@ -6,8 +6,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Traced is a plain handler in a wrapper that traces each message: it gives the handler a claim with a channel of its own, which a
-// goroutine fills from that of the claim, and closes when that is closed. The session is wrapped, too.
+// Traced is a plain handler in a wrapper that traces each message: it gives the handler a claim with a channel of its own, which
+// a goroutine fills from that of the claim, and closes when that is closed. The session is wrapped, too.
 func Traced(ctx context.Context, h Host) error {
 	return consume(ctx, h, tracing{plain{h}}, func() {})
 }

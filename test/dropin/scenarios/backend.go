@@ -244,7 +244,8 @@ func (s *scene) settleUntil(ok func() bool) {
 	}
 }
 
-// untilOn waits until ok is true on the given variants, however long that takes. On the others it never should be: there untilOn is settleUntil.
+// untilOn waits until ok is true on the given variants, however long that takes. On the others it never should be: there untilOn
+// is settleUntil.
 func (s *scene) untilOn(what string, ok func() bool, on ...Variant) {
 	s.t.Helper()
 	if slices.Contains(on, s.variant) {

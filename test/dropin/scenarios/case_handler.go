@@ -192,8 +192,8 @@ func cleanupFails(cleanup func(sarama.ConsumerGroupSession) error) func(*scene) 
 	}
 }
 
-// rebalanceIn makes the member wait that long for handlers, and ours three times that to leave. Two seconds are enough on a busy machine for a
-// handler that returns at once. Where a case waits for what never happens it must be less.
+// rebalanceIn makes the member wait that long for handlers, and ours three times that to leave. Two seconds are enough on a busy
+// machine for a handler that returns at once. Where a case waits for what never happens it must be less.
 func rebalanceIn(d time.Duration) func(*sarama.Config) {
 	return func(c *sarama.Config) { c.Consumer.Group.Rebalance.Timeout = d }
 }

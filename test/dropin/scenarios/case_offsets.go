@@ -249,7 +249,8 @@ func commitInCleanup(alone bool) func(*scene) {
 
 func noAutocommit(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false }
 
-// workerUntilCleanup is a case in which a message is marked by another goroutine, when ConsumeClaim has returned and before Cleanup does.
+// workerUntilCleanup is a case in which a message is marked by another goroutine, when ConsumeClaim has returned and before
+// Cleanup does.
 func workerUntilCleanup(alone bool) func(*scene) {
 	return func(s *scene) {
 		s.produce(1, 0)

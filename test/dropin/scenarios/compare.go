@@ -14,8 +14,8 @@ type Finding struct {
 	Seen map[Variant][]string
 }
 
-// Compare returns the lanes of a case in which ours is not as both groups of sarama are. Where these differ ours differs from one of
-// them at least.
+// Compare returns the lanes of a case in which ours is not as both groups of sarama are. Where these differ ours differs from one
+// of them at least.
 func Compare(c Case, all map[Variant]Observations) []Finding {
 	lanes := map[string]bool{}
 	for _, seen := range all {
@@ -65,7 +65,8 @@ func rowOf(f Finding) string {
 	return "none"
 }
 
-// Check returns what is wrong with the rows: findings that have none, and places of rows at which nothing was found, of the cases that ran.
+// Check returns what is wrong with the rows: findings that have none, and places of rows at which nothing was found, of the cases
+// that ran.
 func Check(found []Finding, runs func(Case) bool) []string {
 	var wrong []string
 	for _, f := range found {

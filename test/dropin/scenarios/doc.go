@@ -1,8 +1,8 @@
 // Package scenarios runs the same consumer group handlers on a group of sarama and on a group of package consumer, and compares
 // everything that a handler can observe.
 //
-// A [Case] is a scenario. [Observe] runs it on one [Variant]: sarama's group with the eager range strategy, sarama's group with the
-// cooperative-sticky strategy, or ours. The result is a list of texts for each lane; a lane is one thing that can be
+// A [Case] is a scenario. [Observe] runs it on one [Variant]: sarama's group with the eager range strategy, sarama's group with
+// the cooperative-sticky strategy, or ours. The result is a list of texts for each lane; a lane is one thing that can be
 // observed, such as what Consume returns, or the context of the session in Cleanup. The texts hold no times and no random names.
 // [Compare] returns the lanes in which ours differs from sarama's.
 //

@@ -104,8 +104,8 @@ func (m *member) note(lane, format string, args ...any) {
 // first is the name of the member whose lanes need no name.
 const first = "first"
 
-// close ends everything of the member. Before that it waits until all errors have been read: Close of sarama's group returns the last one that
-// nobody was quick enough to read.
+// close ends everything of the member. Before that it waits until all errors have been read: Close of sarama's group returns the
+// last one that nobody was quick enough to read.
 func (m *member) close() {
 	m.once.Do(func() {
 		m.s.settleUntil(func() bool { return !m.reads || len(m.group.Errors()) == 0 })

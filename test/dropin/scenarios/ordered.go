@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// ordered is a context that ends the contexts derived from it before it closes its own Done. The contexts of package context do the reverse,
-// so it is chance whether who waits for Done finds the cause in a derived context, or is faster and ends that with another one. A
-// cooperative group of sarama does both.
+// ordered is a context that ends the contexts derived from it before it closes its own Done. The contexts of package context do
+// the reverse, so it is chance whether who waits for Done finds the cause in a derived context, or is faster and ends that with
+// another one. A cooperative group of sarama does both.
 type ordered struct {
 	context.Context //nolint:containedctx // this is one; has the cause
 

@@ -15,9 +15,9 @@ var (
 	times  = flag.Int("times", 1, "how often to run the cases, one after the other on the same servers")
 )
 
-// Run runs all cases on all variants, at the same time, and compares the findings with the rows and with the file. Without process, which
-// observes a case in a process of its own, cases that need one are left out, and so are those that need a fake ZooKeeper when b can't
-// expire sessions; their lines of the file are not looked at.
+// Run runs all cases on all variants, at the same time, and compares the findings with the rows and with the file. Without
+// process, which observes a case in a process of its own, cases that need one are left out, and so are those that need a fake
+// ZooKeeper when b can't expire sessions; their lines of the file are not looked at.
 func Run(t *testing.T, b *Backend, file string, process func(*testing.T, Case, Variant) Observations) {
 	t.Helper()
 	chosen, err := regexp.Compile(*only)

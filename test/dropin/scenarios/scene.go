@@ -62,8 +62,8 @@ func (r *recorder) note(lane, text string) {
 	}
 }
 
-// result returns what was noted. What came to Errors is sorted, and the same only once: partitions report in any order, and some again
-// and again.
+// result returns what was noted. What came to Errors is sorted, and the same only once: partitions report in any order, and some
+// again and again.
 func (r *recorder) result() Observations {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package bufferedconn gives connections in memory a send buffer, as sockets have and a [net.Pipe] has not. Without it a writer that holds a
-// mutex waits for the reader, and virtual time does not pass while another goroutine waits for that mutex.
+// Package bufferedconn gives connections in memory a send buffer, as sockets have and a [net.Pipe] has not. Without it a writer
+// that holds a mutex waits for the reader, and virtual time does not pass while another goroutine waits for that mutex.
 package bufferedconn
 
 import (

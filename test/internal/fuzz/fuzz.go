@@ -1,5 +1,5 @@
-// Package fuzz runs fuzz tests, some at a time, and writes what `go test -json` writes, for package results to read. It adds
-// the number of calls as an attribute, and the input of a failure, which go test leaves in a file.
+// Package fuzz runs fuzz tests, some at a time, and writes what `go test -json` writes, for package results to read. It adds the
+// number of calls as an attribute, and the input of a failure, which go test leaves in a file.
 package fuzz
 
 import (
@@ -119,8 +119,8 @@ func (r Runner) Run(ctx context.Context, targets []Target) error {
 // tries is how often a fuzz test is run at most that go test itself has ended badly.
 const tries = 3
 
-// cutShort says whether go test failed because its own time to fuzz was over at the wrong moment (golang/go#75804), and
-// not because of any input.
+// cutShort says whether go test failed because its own time to fuzz was over at the wrong moment (golang/go#75804), and not
+// because of any input.
 func cutShort(written []byte) bool {
 	return bytes.Contains(written, []byte("context deadline exceeded")) && !bytes.Contains(written, []byte("Failing input"))
 }

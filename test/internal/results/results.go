@@ -1,9 +1,9 @@
 // Package results reads what `go test -json` writes and prints it for humans: a line per package, the whole output of what
-// failed, the figures that tests report by T.Attr, and at the end a summary. All is well when no test failed, one ran at
-// least, and none was skipped: what was not tested does not count as tested.
+// failed, the figures that tests report by T.Attr, and at the end a summary. All is well when no test failed, one ran at least,
+// and none was skipped: what was not tested does not count as tested.
 //
-// The race detector of Go 1.26 sometimes fails in a synctest bubble and ends the process
-// (golang/go#78156). A package that ended so is not a failure of a run that may be repeated: Run.End names it.
+// The race detector of Go 1.26 sometimes fails in a synctest bubble and ends the process (golang/go#78156). A package that ended
+// so is not a failure of a run that may be repeated: Run.End names it.
 package results
 
 import (
@@ -109,8 +109,8 @@ func (r *Run) Line(line string) {
 	}
 }
 
-// End ends the run, with the error of its process. It returns the packages in which the race detector crashed, if the run may be repeated.
-// A bad end that no event explains is a failure.
+// End ends the run, with the error of its process. It returns the packages in which the race detector crashed, if the run may be
+// repeated. A bad end that no event explains is a failure.
 func (r *Run) End(err error) (crashed []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,8 +174,9 @@ const (
 // place finds the file and line that a test's output names in front of what it logs.
 var place = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
 
-// remarks returns the lines of a test's output that most likely say why it failed, the last ones if there are many: those from places that
-// spoke at most twice. Go's output does not tell errors from what is only logged, and the logs of a long test come from few places.
+// remarks returns the lines of a test's output that most likely say why it failed, the last ones if there are many: those from
+// places that spoke at most twice. Go's output does not tell errors from what is only logged, and the logs of a long test come
+// from few places.
 func remarks(output []string) []string {
 	spoke := map[string]int{}
 	for _, line := range output {

@@ -162,8 +162,7 @@ func (r *rig) release(h *lock.Held) {
 	}
 }
 
-// await waits until the lock has the contenders named, in this order, and that both
-// languages see so.
+// await waits until the lock has the contenders named, in this order, and that both languages see so.
 func (r *rig) await(l *lock.Lock, p *python, want ...string) {
 	r.Helper()
 	var got []string

@@ -37,8 +37,8 @@ type divider struct {
 	kill   func()                  // of Python
 }
 
-// partition has members divide items, while they join and leave, are killed and lose their links. No item is ever two
-// members', and when all is quiet each is one's.
+// partition has members divide items, while they join and leave, are killed and lose their links. No item is ever two members',
+// and when all is quiet each is one's.
 func (s *schedule) partition() {
 	rng := rand.New(rand.NewPCG(s.seed, 1))
 	members := make([]*divider, len(s.members))
@@ -87,8 +87,7 @@ func (s *schedule) partition() {
 	}
 }
 
-// disturb does something to a member, which is deadly if that is wanted. It reports whether another has to join in its
-// place.
+// disturb does something to a member, which is deadly if that is wanted. It reports whether another has to join in its place.
 func (s *schedule) disturb(m *member, d *divider, rng *rand.Rand, death bool) (again bool) {
 	f := s.drawFault(rng, m, "")
 	for f.what == replyLost || death && !deadly(f.what) { // the moment of a lost reply would be a matter of chance

@@ -24,8 +24,8 @@ var update = flag.Bool("update", false, "have kazoo write testdata/golden.json")
 
 const goldenFile = "testdata/golden.json"
 
-// golden is what kazoo 2.11 wrote: for each scenario all znodes, with "e" if they are ephemeral, and their data. GUIDs and
-// the ends of leases are masked, sequence numbers are not.
+// golden is what kazoo 2.11 wrote: for each scenario all znodes, with "e" if they are ephemeral, and their data. GUIDs and the
+// ends of leases are masked, sequence numbers are not.
 func golden(t *testing.T) map[string][]string {
 	t.Helper()
 	data, err := os.ReadFile(goldenFile)

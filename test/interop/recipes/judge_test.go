@@ -11,10 +11,10 @@ import (
 
 // claim says that somebody held something from one moment to another, by the clock of this process.
 //
-// It reaches up to the last moment for which there is proof. For Go that is Valid, or a context that has not ended and
-// a session that is trusted. A Python process that was stopped can't know that its session has ended meanwhile, and
-// kazoo would not tell it: there the server is the judge. Python asks whether the znode of its hold stands, and the
-// claim goes up to the moment before the last question to which the answer was yes.
+// It reaches up to the last moment for which there is proof. For Go that is Valid, or a context that has not ended and a session
+// that is trusted. A Python process that was stopped can't know that its session has ended meanwhile, and kazoo would not tell
+// it: there the server is the judge. Python asks whether the znode of its hold stands, and the claim goes up to the moment before
+// the last question to which the answer was yes.
 type claim struct {
 	who, what   string
 	shared      bool // beside others that are

@@ -93,8 +93,8 @@ func (a *arena) route(out *json.Decoder) {
 	}
 }
 
-// tune finds out what Python's clock shows. It is ours, CLOCK_MONOTONIC, but Go does not tell what that shows, only how
-// much it has advanced.
+// tune finds out what Python's clock shows. It is ours, CLOCK_MONOTONIC, but Go does not tell what that shows, only how much it
+// has advanced.
 func (a *arena) tune(clock *life) {
 	a.Helper()
 	a.unsure = time.Hour

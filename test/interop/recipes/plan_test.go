@@ -119,8 +119,8 @@ func draw(seed uint64) *plan {
 	return p
 }
 
-// drawFor plans a fault, a certain one if what is not empty, for one to whom nothing
-// happens yet, and reports whether there is such a one.
+// drawFor plans a fault, a certain one if what is not empty, for one to whom nothing happens yet, and reports whether there is
+// such a one.
 func (p *plan) drawFor(rng *rand.Rand, what string) bool {
 	for _, i := range rng.Perm(len(p.members)) {
 		m := p.members[i]

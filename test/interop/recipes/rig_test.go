@@ -142,8 +142,8 @@ var (
 	timestamp = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}`)
 )
 
-// tree returns the znodes below a path, a line for each znode: its name, "e" if it is ephemeral, and its data. GUIDs and
-// sequence numbers are masked.
+// tree returns the znodes below a path, a line for each znode: its name, "e" if it is ephemeral, and its data. GUIDs and sequence
+// numbers are masked.
 func (r *rig) tree(path string) string {
 	r.Helper()
 	inc, err := r.s.Incarnation(r.Context())

@@ -27,9 +27,9 @@ var (
 	schedules = flag.Int("schedules", 100, "how many schedules are run, with seeds that follow each other")
 )
 
-// Contenders of both languages, two of each on one path, get and give back what one recipe offers, while Python
-// processes are killed and stopped, and links of Go contenders are cut, fall silent, and lose replies. Never do more
-// hold something than may; whoever waits gets it; when all is over nothing is left and everybody gets it again.
+// Contenders of both languages, two of each on one path, get and give back what one recipe offers, while Python processes are
+// killed and stopped, and links of Go contenders are cut, fall silent, and lose replies. Never do more hold something than may;
+// whoever waits gets it; when all is over nothing is left and everybody gets it again.
 func TestRandomSchedules(t *testing.T) {
 	const atOnce = 24
 	first, n := cmp.Or(*givenSeed, rand.Uint64N(1<<32)), *schedules

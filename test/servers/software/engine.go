@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Engine returns the folder of a Docker Engine, its client and busybox. [Install] does not get them, since only one test needs them and
-// they are large: Engine does when they are not there yet. Nothing starts, and the machine's own Docker, if it has one, is left alone.
+// Engine returns the folder of a Docker Engine, its client and busybox. [Install] does not get them, since only one test needs
+// them and they are large: Engine does when they are not there yet. Nothing starts, and the machine's own Docker, if it has one,
+// is left alone.
 func Engine(ctx context.Context, out io.Writer) (string, error) {
 	if err := need(ctx, out, []tool{
 		{"iptables (for names in Docker's networks)", []string{"iptables"}, iptables},

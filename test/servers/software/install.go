@@ -15,8 +15,8 @@ import (
 )
 
 // Install puts everything into the cache that is not there yet, and says on out what it does. Packages of the system are
-// installed by apt when this is root on Debian; otherwise the error names them. It is quick when all is there, and
-// several at once wait for each other.
+// installed by apt when this is root on Debian; otherwise the error names them. It is quick when all is there, and several at
+// once wait for each other.
 func Install(ctx context.Context, out io.Writer) error {
 	if err := need(ctx, out, wanted()); err != nil {
 		return err
@@ -125,8 +125,8 @@ func pip(ctx context.Context, p part, dir string) error {
 	return run(ctx, pythonIn(dir), "-c", "import "+p.imports)
 }
 
-// debian downloads the Debian packages that the recipe names and unpacks them into dir. It does not install them: nothing
-// outside of dir changes, and no service starts.
+// debian downloads the Debian packages that the recipe names and unpacks them into dir. It does not install them: nothing outside
+// of dir changes, and no service starts.
 func debian(ctx context.Context, p part, dir string) error {
 	names, err := os.ReadFile(p.recipeIn(dir))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package software knows which servers and Python libraries the tests use and where they lie: a cache outside of the
-// source tree, filled by [Install] (`make setup`).
+// Package software knows which servers and Python libraries the tests use and where they lie: a cache outside of the source tree,
+// filled by [Install] (`make setup`).
 package software
 
 import (

@@ -1,5 +1,5 @@
-// Package idle_test measures what a member costs that has nothing to do. It is a package of its own because what other tests leave
-// in memory would count.
+// Package idle_test measures what a member costs that has nothing to do. It is a package of its own because what other tests
+// leave in memory would count.
 package idle_test
 
 import (

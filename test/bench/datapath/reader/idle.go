@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/test/bench/datapath"
 )
 
-// rest has n members do nothing for a time, each with a session of its own and one partition, and returns what the process used for
-// that.
+// rest has n members do nothing for a time, each with a session of its own and one partition, and returns what the process used
+// for that.
 func (j job) rest(ctx context.Context, n int, span time.Duration) (datapath.Sample, error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()

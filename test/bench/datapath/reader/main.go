@@ -1,5 +1,5 @@
-// Command reader reads a topic from its beginning to its end with one client, checks each message, and writes what the
-// process has used to a file. TestDataPath of test/bench starts it.
+// Command reader reads a topic from its beginning to its end with one client, checks each message, and writes what the process
+// has used to a file. TestDataPath of test/bench starts it.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Package suite is what sarama's functional tests of consumer groups find around them: constructors that make our groups, and servers
-// that are ours. The tests themselves are generated when package functional's test runs; without them there is nothing to run here.
+// Package suite is what sarama's functional tests of consumer groups find around them: constructors that make our groups, and
+// servers that are ours. The tests themselves are generated when package functional's test runs; without them there is nothing to
+// run here.
 package suite
 
 import (
@@ -18,8 +19,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// The environment of a run: the servers' addresses with commas between, Kafka's version, and whether the tests run on sarama's own
-// groups.
+// The environment of a run: the servers' addresses with commas between, Kafka's version, and whether the tests run on sarama's
+// own groups.
 const (
 	EnvBrokers   = "KIEL_SUITE_BROKERS"
 	EnvZooKeeper = "KIEL_SUITE_ZOOKEEPER"
@@ -107,8 +108,9 @@ func Claims(member sarama.ConsumerGroupHandler) map[string]int {
 // joining is the state of a member that calls Consume and was not set up.
 const joining = 1
 
-// Reached returns the state for which a test waits if the member has reached it, and the member's state if not. A state is reached
-// when it is the member's. The one before Setup is reached from then on: it lasts for less time than lies between two looks.
+// Reached returns the state for which a test waits if the member has reached it, and the member's state if not. A state is
+// reached when it is the member's. The one before Setup is reached from then on: it lasts for less time than lies between two
+// looks.
 func Reached(want, state int32) int32 {
 	if want == joining && state > joining {
 		return want

@@ -6,8 +6,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// ranges returns an allocation function that divides each topic by itself among the members that ask for it, in ranges. It is what
-// sarama's groups do unless told otherwise, and what the tests expect; ours divide so that the totals are equal.
+// ranges returns an allocation function that divides each topic by itself among the members that ask for it, in ranges. It is
+// what sarama's groups do unless told otherwise, and what the tests expect; ours divide so that the totals are equal.
 func ranges() allocfn.Func {
 	return allocfn.Func{Name: "ranges", Assign: func(in allocfn.Input) (allocfn.Assignment, error) {
 		owners := make(allocfn.Assignment, len(in.Partitions))

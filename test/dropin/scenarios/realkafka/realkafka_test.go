@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "32") // scenarios wait most of the time
 	logtest.Silence()
 	goleak.VerifyTestMain(m,
-		// sarama counts fetches by topic in go-metrics' own registry, whatever its
-		// configuration says; all its meters share one goroutine that never ends.
+		// sarama counts fetches by topic in go-metrics' own registry, whatever its configuration says; all its meters share one
+		// goroutine that never ends.
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
 	)
 }
