@@ -3,6 +3,7 @@ package allocator
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -59,19 +60,27 @@ func (d *delivery) error(err error) {
 	}
 }
 
-// context returns the context of a callback, which within recognizes. It ends with life. It also ends with stopping, unless
-// stopping has ended before.
-func (d *delivery) context() (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(d.life, d, true))
-	if d.stopping.Err() != nil {
-		return ctx, cancel
+// context returns the context of a callback, which within recognizes until end is called. It ends with life and with end. It also
+// ends with stopping, unless stopping has ended before.
+func (d *delivery) context() (ctx context.Context, end context.CancelCauseFunc) {
+	returned := new(atomic.Bool)
+	ctx, cancel := context.WithCancelCause(context.WithValue(d.life, d, returned))
+	forget := func() bool { return true }
+	if d.stopping.Err() == nil {
+		forget = context.AfterFunc(d.stopping, func() { cancel(ErrStopped) })
 	}
-	forget := context.AfterFunc(d.stopping, func() { cancel(ErrStopped) })
-	return ctx, func(cause error) { forget(); cancel(cause) }
+	return ctx, func(cause error) {
+		returned.Store(true)
+		forget()
+		cancel(cause)
+	}
 }
 
-// within reports whether ctx is that of a callback, or derived from it.
-func (d *delivery) within(ctx context.Context) bool { return ctx.Value(d) != nil }
+// within reports whether ctx is that of a callback that has not returned, or derived from it.
+func (d *delivery) within(ctx context.Context) bool {
+	returned, ok := ctx.Value(d).(*atomic.Bool)
+	return ok && !returned.Load()
+}
 
 // rebalance calls OnRebalance. The call's context also ends with trust in the session on which the snapshot rests.
 func (d *delivery) rebalance(s *Snapshot) {

@@ -183,6 +183,27 @@ func TestCallbackStopsWithAnotherContext(t *testing.T) {
 	})
 }
 
+// The context of a callback that has returned is one like others: Stop waits for Run.
+func TestStopAfterTheCallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := make(chan context.Context, 1)
+		r := newRig(t, func(o *Options) {
+			o.OnRebalance = func(ctx context.Context, b Rebalance) {
+				if len(b.Added) > 0 {
+					kept <- context.WithoutCancel(ctx)
+				} else if len(b.Removed) > 0 {
+					time.Sleep(time.Second) // Run waits for the last call
+				}
+			}
+		})
+		r.begin("t:0")
+		if err := errors.Join(r.Stop(<-kept), stillRuns(r)); err != nil {
+			t.Error(err)
+		}
+		<-r.ran
+	})
+}
+
 // The callback of one allocator waits for another one's end.
 func TestCallbackStopsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

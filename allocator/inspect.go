@@ -93,7 +93,7 @@ func checkExists(ctx context.Context, inc *session.Incarnation, path string) err
 	return err
 }
 
-// aboutZnode reports whether an error is about the znode that was read, and not about the session or ctx.
+// aboutZnode reports whether an error is about the znode that was read, and not about the connection or ctx.
 func aboutZnode(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && session.Classify(err) == session.ClassFatal && !session.Final(err)
+	return ctx.Err() == nil && session.Classify(err) == session.ClassFatal && !errors.Is(err, session.ErrClosed)
 }

@@ -366,8 +366,13 @@ func TestRemovedBeforeItWasSeen(t *testing.T) {
 					}
 				}
 				r.set.left = &sharedset.View{Items: []string{"s:0", "t:2"}, Exists: true, Czxid: r.czxid, DataVersion: 5}
-				r.set.add = func(...string) error {
-					if test.early {
+				r.set.add = func(items ...string) error {
+					added := 0
+					r.locked(func() {
+						*adds = append(*adds, strings.Join(items, " "))
+						added = len(*adds)
+					})
+					if test.early && added == 1 {
 						show()
 					}
 					return nil
@@ -378,12 +383,11 @@ func TestRemovedBeforeItWasSeen(t *testing.T) {
 				if !test.early {
 					show()
 				}
-				r.set.add = func(items ...string) error { *adds = append(*adds, items...); return nil }
 				sleep(time.Minute)
 				r.showSet(&sharedset.View{}) // the set is deleted
 				sleep(time.Minute)
 				var got string
-				r.locked(func() { got = fmt.Sprint(slices.Compact(*adds)) })
+				r.locked(func() { got = fmt.Sprint(slices.Compact((*adds)[1:])) })
 				if got != test.want {
 					r.Errorf("added %s, want %s", got, test.want)
 				}
@@ -423,14 +427,16 @@ func TestRemovedBetweenTwoAdditions(t *testing.T) {
 				r.Fatal(err)
 			}
 		}
-		*adds = nil
+		r.locked(func() { *adds = nil })
 		r.restored(4, "s:0", "u:3")
 		sleep(time.Minute)
 		r.showSet(&sharedset.View{}) // the set is deleted
 		sleep(time.Minute)
-		if got := fmt.Sprint(slices.Compact(*adds)); got != "[u:3]" {
-			r.Errorf("added %s when the set was deleted", got)
-		}
+		r.locked(func() {
+			if got := fmt.Sprint(slices.Compact(*adds)); got != "[u:3]" {
+				r.Errorf("added %s when the set was deleted", got)
+			}
+		})
 	})
 }
 
@@ -446,15 +452,17 @@ func TestAddedAgainAfterARemoval(t *testing.T) {
 		if err := r.AddPartitions(r.Context(), map[string][]int32{"t": {1}}); err != nil {
 			r.Fatal(err)
 		}
-		*adds = nil
+		r.locked(func() { *adds = nil })
 		r.restored(2)
 		r.restored(3, "t:1")
 		sleep(time.Minute)
 		r.showSet(&sharedset.View{}) // the set is deleted
 		sleep(time.Minute)
-		if got := fmt.Sprint(slices.Compact(*adds)); got != "[t:1]" {
-			r.Errorf("added %s when the set was deleted", got)
-		}
+		r.locked(func() {
+			if got := fmt.Sprint(slices.Compact(*adds)); got != "[t:1]" {
+				r.Errorf("added %s when the set was deleted", got)
+			}
+		})
 	})
 }
 
