@@ -18,9 +18,10 @@ var _ recipe.Hold = (*Held)(nil)
 // of the lease. If Obtain has returned a hold before, Do renews that hold, runs fn under it, and releases it. While fn runs,
 // Obtain renews and returns fn's hold, too, and a Release or Detach of it ends fn's context.
 //
-// When the lease is not obtained, fn is not called, and the error is that of [NonBlockingLease.Obtain]. When ctx ends later, Do
-// returns nil if fn returns nil, or an error that wraps the error or the cause of its context and nothing else. So a program that
-// is stopped by the end of ctx ends with success as soon as fn has returned.
+// When the lease is not obtained, fn is not called, and the error is that of [NonBlockingLease.Obtain]. When ctx ends while Do
+// waits for another Do of this handle, the error is a [*recipe.BlockedError] with ctx's cause. When ctx ends later, Do returns
+// nil if fn returns nil, or an error that wraps the error or the cause of its context and nothing else. So a program that is
+// stopped by the end of ctx ends with success as soon as fn has returned.
 //
 // When the hold is lost or its time is up before fn has returned, the error wraps the cause, see [Held.Context], and fn's error
 // unless that is the error of its context. The work may be unfinished, and another may have begun meanwhile.

@@ -297,7 +297,7 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 		h.end(fmt.Errorf("%w: the record was removed", ErrLost))
 		return context.Cause(h.ctx)
 	case !h.ours(old, inner):
-		h.end(fmt.Errorf("%w: another process has written the record", ErrLost))
+		h.end(fmt.Errorf("%w: another handle or process has written the record", ErrLost))
 		return context.Cause(h.ctx)
 	}
 	next, err := l.newTerm()
@@ -383,6 +383,6 @@ func (h *Held) doubted() error {
 // Detach ends the hold and leaves the record, which blocks others until its end, as with kazoo's leases. A Release after Detach
 // does nothing.
 func (h *Held) Detach() {
+	h.removal.Vanished() // first, or the end of the hold lets another goroutine release it
 	h.end(ErrReleased)
-	h.removal.Vanished()
 }
