@@ -2,8 +2,8 @@ package pause
 
 import (
 	"context"
-	"errors"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -20,21 +20,28 @@ func Outlast(ctx context.Context, d time.Duration) (late context.Context, stop c
 	}
 }
 
-// OnlyEnd reports whether err says only that ctx has ended: err is ctx's error or the cause of its end, or wraps one of them and
-// no other error. An error that is joined with them says more.
+// OnlyEnd reports whether err says only that ctx has ended: err is ctx's error or the cause of its end, or wraps such errors and
+// no other. An error that is joined with them says more.
 func OnlyEnd(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (isOnly(err, ctx.Err()) || isOnly(err, context.Cause(ctx)))
+	return ctx.Err() != nil && only(err, ctx.Err(), context.Cause(ctx))
 }
 
-// isOnly reports whether err is why, says so with its method Is, or wraps such an error and no other.
-func isOnly(err, why error) bool {
-	for ; err != nil; err = errors.Unwrap(err) { // Unwrap returns nil for an error that wraps several
-		if reflect.TypeOf(err).Comparable() && err == why { //nolint:errorlint // the loop unwraps
-			return true
-		}
-		if is, ok := err.(interface{ Is(target error) bool }); ok && is.Is(why) {
-			return true
-		}
+// only reports whether err is one of ends, says so with its method Is, or wraps only such errors.
+func only(err error, ends ...error) bool {
+	if err == nil {
+		return false
+	}
+	if reflect.ValueOf(err).Comparable() && slices.Contains(ends, err) {
+		return true
+	}
+	switch e := err.(type) { //nolint:errorlint // this is the unwrapping
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		return len(all) > 0 && !slices.ContainsFunc(all, func(one error) bool { return !only(one, ends...) })
+	case interface{ Unwrap() error }:
+		return only(e.Unwrap(), ends...)
+	case interface{ Is(target error) bool }:
+		return slices.ContainsFunc(ends, e.Is)
 	}
 	return false
 }

@@ -40,6 +40,15 @@ type several []error
 
 func (several) Error() string { return "several" }
 
+// sarama is an error that wraps others and has a method Is, as sarama.Wrap returns it.
+type sarama []error
+
+func (sarama) Error() string { return "wrapped" }
+
+func (s sarama) Unwrap() []error { return s }
+
+func (s sarama) Is(target error) bool { return errors.Is(errors.Join(s...), target) }
+
 // OnlyEnd is true for the error and the cause of a context that has ended, also when wrapped, and not when another error is with
 // them.
 func TestOnlyEnd(t *testing.T) {
@@ -64,7 +73,10 @@ func TestOnlyEnd(t *testing.T) {
 		"another context's": {context.DeadlineExceeded, false},
 		"joined":            {errors.Join(errWork, context.Canceled), false},
 		"joined cause":      {fmt.Errorf("%w: %w", errWork, errEnd), false},
+		"joined ends":       {errors.Join(context.Canceled, nil, fmt.Errorf("close: %w", errEnd)), true},
+		"of Kafka's client": {sarama{errWork, context.Canceled}, false},
 		"not comparable":    {several{errEnd}, false},
+		"joined nothing":    {sarama{}, false},
 	} {
 		if got := pause.OnlyEnd(ended, test.err); got != test.want {
 			t.Errorf("%s: %v", name, got)
