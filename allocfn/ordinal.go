@@ -20,9 +20,9 @@ var ErrOrdinals = errors.New("members are not numbered")
 // at most one, and when members join or leave at the end, as few partitions move as such a balance allows, [Movement.LowerBound].
 //
 // The result is as if the members joined one by one in the order of their numbers: the n-th takes ⌊P/n⌋ of the P partitions, and
-// the first P mod n of the others keep one more than the rest. The partitions are
-// in the order of hashes of the topics' names and the partitions' ids, so a topic is spread about as by chance. When partitions
-// are added or removed, many others move: 2 to 9 % with 10 members, most with 100 and more.
+// the first P mod n of the others keep one more than the rest. The partitions are in the order of hashes of the topics' names and
+// the partitions' ids, so a topic is spread about as by chance. When partitions are added or removed, many others move: 2 to 9 %
+// with 10 members, most with 100 and more.
 //
 // Other names are an error that wraps [ErrOrdinals]: a member without
 // a number or with another prefix, a number with leading zeros, a gap. The error names the member, or the number that is missing.

@@ -143,8 +143,8 @@
 //     2.5 or newer).
 //   - The commits that an owner repeats never lower an offset. They leave an offset alone that another program has stored, for
 //     example in a transaction, until a mark is committed again. The group does not keep such an offset from expiring, which is
-//     logged once per topic at Info. Kafka's tools see no members, so they let the offsets of
-//     a living group be deleted and reset: stop the group first (docs/semantics.md).
+//     logged once per topic at Info. Kafka's tools see no members, so they let the offsets of a living group be deleted and
+//     reset: stop the group first (docs/semantics.md).
 //   - A slow handler holds up no other partition. Fetched messages wait in a buffer, and the partition is left out of requests
 //     until the buffer has room. All buffers of a member together hold at most Options.BufferBytes, and each at most four times
 //     Config.Consumer.Fetch.Default; only a record batch that is larger than a partition's share exceeds that. Waiting messages

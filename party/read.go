@@ -248,7 +248,7 @@ func readAll(ctx context.Context, inc *session.Incarnation, path string) ([]Memb
 	return members, nil
 }
 
-// unreadable reports whether err is about the znode and not about the session or ctx.
+// unreadable reports whether err is about the znode and not about the connection or ctx.
 func unreadable(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && session.Classify(err) == session.ClassFatal && !session.Final(err)
+	return ctx.Err() == nil && session.Classify(err) == session.ClassFatal && !errors.Is(err, session.ErrClosed)
 }

@@ -82,33 +82,6 @@ func TestUnreadableRecord(t *testing.T) {
 	})
 }
 
-// A member that can't be read because the credentials are refused is not unreadable: Run and Read return the error.
-func TestCredentialsRefused(t *testing.T) {
-	inWorld(t, func(w *world) {
-		must(w, w.Srv.Create(directory, nil))
-		must(w, w.Srv.Create(node("other"), nil))
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpGetData && r.Path == node("other") {
-				return zktest.Action{Err: zktest.ErrAuthFailed}
-			}
-			return zktest.Action{}
-		})
-		a := w.join("a")
-		select {
-		case <-a.done:
-		case <-time.After(time.Minute):
-			w.Fatal("Run goes on")
-		}
-		wantErr(w, a.err, session.ErrAuthFailed)
-		s, _ := w.stoppable("reader", session.Options{})
-		members, err := party.Read(w.Context(), incarnation(w, s), directory)
-		wantErr(w, err, session.ErrAuthFailed)
-		if members != nil {
-			w.Errorf("read %+v", members)
-		}
-	})
-}
-
 func TestDirectoryDenied(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {

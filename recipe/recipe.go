@@ -43,7 +43,7 @@ var ErrNoFunction = errors.New("no function to call")
 // of the end, or the error of a call that does not wait, such as lock.ErrNotAcquired.
 type BlockedError struct {
 	Recipe     string // the recipe's package, such as "lock"
-	Path       string // the path of the lock, the semaphore, the queue or the barrier
+	Path       string // the path of the lock, the lease, the semaphore, the election, the queue or the barrier
 	Blocker    string // the path of the blocking znode, as seen at most a session timeout ago; "" if there is none
 	Identifier string // the first 256 bytes of the blocker's data; "" if unknown
 	Ahead      int    // how many contenders for a lock were in front; 0 if unknown

@@ -110,10 +110,6 @@ func Classify(err error) Class {
 // Retryable reports whether Classify(err) is ClassRetryable.
 func Retryable(err error) bool { return Classify(err) == ClassRetryable }
 
-// Final reports whether err says that the session has ended for good, or is about to: it is closed ([ErrClosed]), or the servers
-// refuse its credentials ([ErrAuthFailed]). Such an error is not about the znode of the call, and no later call helps.
-func Final(err error) bool { return errors.Is(err, ErrClosed) || errors.Is(err, ErrAuthFailed) }
-
 // MultiError is the error of a Multi of which an operation was refused. No operation of that Multi was done.
 type MultiError struct {
 	Index int   // of the refused operation, from 0

@@ -191,8 +191,5 @@ func TestClassify(t *testing.T) {
 		if got := session.Classify(c.err); got != c.want || session.Retryable(c.err) != (c.want == session.ClassRetryable) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
-		if final := session.Final(c.err); final != (name == "closed" || name == "refused") {
-			t.Errorf("%s: final %v", name, final)
-		}
 	}
 }

@@ -5,7 +5,7 @@
 //
 // [Own] is a znode of this process: its creation is completed even if the caller has given up, and its removal is repeated until
 // the znode is proved gone. [Removal] is the part of it that removes once, in the background. [Hold] is a hold on what such a
-// znode represents. [Under] and [Do] call a function under a hold.
+// znode represents. [Under] and [Do] call a function under a hold. [Wrap] makes the errors of the recipes.
 //
 // # Guarantees
 //

@@ -93,7 +93,7 @@ func (o *Own) removeAll(life context.Context) error {
 			return nil
 		case o.lasting == nil && Over(err):
 			return nil
-		case session.Final(err):
+		case Closed(err):
 			return fmt.Errorf("%s may still exist: %w", o.name, err)
 		}
 		o.log.WarnContext(life, "znode not removed yet", "path", o.name, "error", err)
@@ -117,4 +117,9 @@ func Delete(life context.Context, inc *session.Incarnation, path string, exists 
 
 // Over reports whether err says that the session of an incarnation has ended, and its ephemeral znodes with it. After the end of
 // Run the znodes may exist for one more session timeout.
-func Over(err error) bool { return errors.Is(err, session.ErrSessionExpired) || session.Final(err) }
+func Over(err error) bool { return errors.Is(err, session.ErrSessionExpired) || Closed(err) }
+
+// Closed reports whether err says that there will be no incarnation any more.
+func Closed(err error) bool {
+	return errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrAuthFailed)
+}

@@ -5,6 +5,7 @@ package watched
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -90,11 +91,8 @@ func (r *Reader[V]) watch(ctx context.Context, inc *session.Incarnation) {
 	for ctx.Err() == nil && inc.Context().Err() == nil {
 		view, watch, err := r.look(ctx, inc, changed)
 		switch {
-		case ctx.Err() != nil, session.Retryable(err):
+		case ctx.Err() != nil, errors.Is(err, session.ErrClosed), session.Retryable(err):
 			return // Run asks for the next incarnation
-		case session.Final(err): // not about the znode, so there is no view of it; the incarnation ends, or servers will take other credentials
-			changed = r.pause(ctx, inc, nil)
-			continue
 		case err != nil:
 			// No watch reports when this changes; pause waits for a session timeout.
 			view = r.opts.Refused(fmt.Errorf("%s: read %s: %w", r.opts.Package, r.opts.Path, err))

@@ -242,25 +242,6 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// An error that says that the session ends is no view of the znode. Reading goes on, once per session timeout, if the session
-// lives on.
-func TestCredentialsRefused(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.Write(path, "one")
-		r := w.running("a")
-		before := r.View()
-		w.refuse(zktest.ErrAuthFailed)
-		w.Write(path, "two")
-		w.requests()
-		time.Sleep(10 * before.inc.Timeout())
-		if n := len(w.requests()); n < 9 || n > 11 || r.View() != before {
-			t.Errorf("%d requests, view %+v", n, r.View())
-		}
-		w.refuse(0)
-		w.untilText(r, "two")
-	})
-}
-
 // Refresh returns when what was there after it was called is published: it has the server brought up to date first.
 func TestRefresh(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
