@@ -111,14 +111,20 @@ func TestRemovedBetweenTwoAdditions(t *testing.T) {
 		}
 		r.locked(func() { *adds = nil })
 		r.restored(4, "s:0", "u:3")
-		sleep(time.Minute)
-		r.showSet(&sharedset.View{}) // the set is deleted
-		sleep(time.Minute)
-		r.locked(func() {
-			if got := fmt.Sprint(slices.Compact(*adds)); got != "[u:3]" {
-				r.Errorf("added %s when the set was deleted", got)
-			}
-		})
+		r.wantAddedWhenDeleted(adds, "[u:3]")
+	})
+}
+
+// wantAddedWhenDeleted deletes the set, and checks what the member has added to it since adds was emptied.
+func (r *rig) wantAddedWhenDeleted(adds *[]string, want string) {
+	r.Helper()
+	sleep(time.Minute)
+	r.showSet(&sharedset.View{})
+	sleep(time.Minute)
+	r.locked(func() {
+		if got := fmt.Sprint(slices.Compact(*adds)); got != want {
+			r.Errorf("added %s when the set was deleted, want %s", got, want)
+		}
 	})
 }
 
@@ -137,14 +143,7 @@ func TestAddedAgainAfterARemoval(t *testing.T) {
 		r.locked(func() { *adds = nil })
 		r.restored(2)
 		r.restored(3, "t:1")
-		sleep(time.Minute)
-		r.showSet(&sharedset.View{}) // the set is deleted
-		sleep(time.Minute)
-		r.locked(func() {
-			if got := fmt.Sprint(slices.Compact(*adds)); got != "[t:1]" {
-				r.Errorf("added %s when the set was deleted", got)
-			}
-		})
+		r.wantAddedWhenDeleted(adds, "[t:1]")
 	})
 }
 

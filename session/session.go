@@ -184,7 +184,7 @@ func (s *Session) Current() *Incarnation {
 }
 
 // GiveUp closes the present ZooKeeper session, which deletes all its ephemeral znodes; the next incarnation is in a new session.
-// Of several calls for one session the first counts. GiveUp does not wait.
+// When GiveUp is called several times for one session, the first call counts. GiveUp does not wait.
 func (s *Session) GiveUp(reason error) {
 	c := s.client.Load()
 	if c == nil {

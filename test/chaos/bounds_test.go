@@ -14,8 +14,8 @@ import (
 // did not happen late, it happened in another way, after something else had been waited for in vain.
 type bound struct{ limit, most time.Duration }
 
-// What else could have been waited for, by what the library documents. No try may be as long, but for the end of a session, which
-// others do have to wait for, and which a busy machine tells them late.
+// These are the times of other causes that a member could have waited for, as the library documents them. No try may take as
+// long. The only exception is the end of a session: other members must wait for it, and on a busy machine they learn of it late.
 const (
 	// sessionEnds is when whoever is dead, or has lost its session, has been replaced: T, a tick of the servers, and a second.
 	sessionEnds = timeout + tick + time.Second

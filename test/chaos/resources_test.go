@@ -21,9 +21,9 @@ func (r resources) String() string {
 	return fmt.Sprintf("%d open files, %.1f MiB", r.files, float64(r.memory)/(1<<20))
 }
 
-// What a process that has been through a lot may hold more than when it had just begun to work. Connections to servers that come
-// and go are some files. Of memory there may be twice as much as in the beginning, when nothing had yet been collected, and what
-// 8 MiB that live make of a heap: it grows to twice of that before it is collected.
+// A process that has been through many faults may hold this much more than when it had just begun to work. Connections to servers
+// that come and go are some files. Memory may be twice as much as in the beginning, when nothing had been collected yet, plus the
+// heap of 8 MiB that live: it grows to twice that before it is collected.
 const (
 	moreFiles  = 8
 	moreMemory = 16 << 20

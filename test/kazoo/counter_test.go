@@ -111,8 +111,9 @@ func TestCounter_FloatCounter(t *testing.T) {
 	})
 }
 
-// What is a TypeError in Python does not compile here: to add a float or bytes to integers, or to have Curator's bytes and a
-// float for default. What is left is a znode with a number of another kind; nothing is written then.
+// TestCounter_Errors has the one error of kazoo's case that Go code can meet: a znode with a number of another kind, to which
+// nothing is written then. Python's other TypeErrors do not compile here: to add a float or bytes to integers, or to have
+// Curator's bytes and a float for default.
 func TestCounter_Errors(t *testing.T) {
 	both(t, func(w *world) {
 		ints, four := w.counter(), w.curatorCounter()

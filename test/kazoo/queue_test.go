@@ -148,7 +148,8 @@ func TestLockingQueue_EmptyQueue(t *testing.T) {
 	})
 }
 
-// What can be consumed or held is the entry that Get returned, so kazoo's calls before the first get have no counterpart.
+// TestLockingQueue_Queue lacks kazoo's calls before the first get: here only the entry that Get has returned can be consumed or
+// held.
 func TestLockingQueue_Queue(t *testing.T) {
 	both(t, func(w *world) {
 		q := w.lockingQueue(w.client("client"))

@@ -307,7 +307,7 @@ func TestPartitionsOfManyBrokersMove(t *testing.T) {
 	}
 }
 
-// What kfake can't show: real brokers' answers to a group in use, and to one that is new.
+// TestGroupInUse shows the answers of real brokers to a group in use, and to one that is new: kfake does not give them.
 func TestGroupInUse(t *testing.T) {
 	longer(t, func(t *testing.T, version string) {
 		r := newRig(t, servers.KafkaOptions{Version: version}, 1)

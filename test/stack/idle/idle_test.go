@@ -176,8 +176,8 @@ func (r *running) session() *session.Session {
 	return s
 }
 
-// What a member costs that has one partition and nothing to do: with a session, an allocator and an owner, in one process with 49
-// others.
+// TestIdleMember measures what a member with one partition costs while it has nothing to do: with a session, an allocator and an
+// owner, in one process with 49 others.
 func TestIdleMember(t *testing.T) {
 	zk, _ := servers(t)
 	r := &running{t: t, zk: zk}
