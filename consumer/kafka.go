@@ -25,6 +25,7 @@ type kafka struct {
 	fetcher *kafkaFetcher
 	do      kafkaconn.Calls
 	finder  *finder
+	cluster clusterID
 }
 
 // newKafka makes the client and starts the fetcher. Both connect when they are used. Everything ends with life; end must be
@@ -95,7 +96,7 @@ func (k *kafka) edge(ctx context.Context, p kiel.Partition, from From) (int64, e
 	return kafkaconn.Run(ctx, &k.do, func() (int64, error) { return k.client.GetOffset(p.Topic, p.ID, at) }, nil)
 }
 
-// describe asks Kafka for the descriptions of topics, and refreshes the client's metadata.
+// describe asks Kafka for the descriptions of topics, and refreshes the client's metadata. The answer also has the cluster's id.
 func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 	known := k.client.RefreshMetadata(topics...)
 	if errors.Is(known, sarama.ErrOutOfBrokers) {
@@ -115,6 +116,7 @@ func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 		_ = broker.Close()
 		return nil, err
 	}
+	k.cluster.answered(resp.ClusterID)
 	infos, racks := make(map[string]topicInfo, len(topics)), racksOf(resp.Brokers)
 	for _, t := range resp.Topics {
 		info := topicInfo{id: t.Uuid, racks: preferredRacks(t, racks)}

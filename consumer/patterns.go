@@ -119,7 +119,7 @@ func (c *catalog) forget(topic string) bool {
 	return true
 }
 
-// firstLook asks Kafka for the topics before the member joins.
+// firstLook asks Kafka for the topics, and for the cluster's id, before the member joins.
 func (m *membership) firstLook(ctx context.Context) error {
 	if m.topics.HasPatterns() {
 		m.catalog.find = func() ([]string, error) {
@@ -133,7 +133,7 @@ func (m *membership) firstLook(ctx context.Context) error {
 	if len(m.catalog.partitions()) == 0 {
 		m.log.WarnContext(ctx, "no topic matches the patterns, waiting for one", "topics", m.topics.Entries)
 	}
-	return nil
+	return m.learnCluster(ctx)
 }
 
 // forgetRemoved drops the topics that patterns have found, that Kafka does not have any more, and that were removed from the set.
