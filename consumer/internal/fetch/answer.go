@@ -2,7 +2,7 @@ package fetch
 
 import (
 	"encoding/binary"
-	"reflect"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,6 +19,7 @@ type result struct {
 	check    *check // the next step of the comparison; nil when it is done
 	shares   bool   // messages of the batch point into the answer
 	accepted bool   // Kafka has the position, though the comparison is not done
+	past     int64  // the offset up to which an answer without records shows that the log has none; 0 if it does not
 	passed   bool   // the comparison is left out, because Kafka does not have the batch to compare; other fields are not set
 	diverges int64  // the first offset at which the log differs from the messages read; -1 if it does not, as far as known
 }
@@ -36,9 +37,15 @@ func (e *entry) parse(resp *sarama.FetchResponse, s *settings) result {
 		return r
 	}
 	r.end, r.stable, r.follower = block.HighWaterMarkOffset, block.LastStableOffset, block.PreferredReadReplica
-	if block.Err != sarama.ErrNoError {
+	past, err := s.passed(block)
+	switch {
+	case block.Err != sarama.ErrNoError:
 		r.err = block.Err
+	case err != nil:
+		r.err = &decodingError{fmt.Errorf("%s at offset %d: no records, and no offset after them: %w", e.p, e.ask, err)}
+		return r
 	}
+	r.past = past
 	if e.check != nil && r.compare(e, block) {
 		return r
 	}
@@ -62,7 +69,7 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 		}
 	}
 	if count == 0 {
-		r.batch.Next = max(r.batch.Next, passed(block))
+		r.batch.Next = max(r.batch.Next, r.past)
 		return
 	}
 	r.batch.Messages = make([]sarama.ConsumerMessage, 0, count)
@@ -139,19 +146,19 @@ func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
 }
 
 // passed returns the offset up to which an answer without records shows that the log has no records: the offset after batches
-// that compaction has emptied, or the start of a batch that came in part. It is 0 when the answer has no batch. sarama drops
-// empty batches, and keeps the offset in a field that it does not export.
-func passed(block *sarama.FetchResponseBlock) int64 {
+// that compaction has emptied, or the start of a batch that came in part. It is 0 when the answer has no batch. An error says that
+// nothing came but perhaps batches that sarama has dropped.
+func (s *settings) passed(block *sarama.FetchResponseBlock) (int64, error) {
 	for _, records := range block.RecordsSet {
 		if b := records.RecordBatch; b != nil {
-			return b.FirstOffset // the batch came in part
+			return b.FirstOffset, nil // if the answer has no records, the batch came in part
 		}
 	}
-	next := reflect.ValueOf(block).Elem().FieldByName("recordsNextOffset")
-	if !next.IsValid() || next.Kind() != reflect.Pointer || next.IsNil() {
-		return 0
+	offset, err := s.next.of(block)
+	if len(block.RecordsSet) > 0 {
+		return offset, nil
 	}
-	return next.Elem().Int()
+	return offset, err
 }
 
 // hidden finds the record batches of one answer that readers must not see: control batches, and for READ_COMMITTED those of

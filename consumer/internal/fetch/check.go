@@ -52,10 +52,10 @@ func (r *result) compare(e *entry, block *sarama.FetchResponseBlock) bool {
 	case e.epoch > e.leader: // the leader accepts only requests of its own epoch, and its log has no higher one
 		r.check, r.batch.LeaderEpoch = nil, -1
 		return false
-	case b == nil && len(block.RecordsSet) == 0 && passed(block) < e.position && e.p.of.settings.readable(r.end, r.stable) <= e.ask:
+	case b == nil && len(block.RecordsSet) == 0 && r.past < e.position && e.p.of.settings.readable(r.end, r.stable) <= e.ask:
 		r.check = &check{atEnd: true} // the log was truncated, or the leader does not know its high watermark yet
 		return true
-	case b == nil && len(block.RecordsSet) == 0 && !e.alone && passed(block) < e.position:
+	case b == nil && len(block.RecordsSet) == 0 && !e.alone && r.past < e.position:
 		return true // the batch did not come
 	case b == nil, b.FirstOffset > e.ask, b.PartitionLeaderEpoch < 0, b.PartitionLeaderEpoch == e.epoch:
 		r.check = nil // the log is the same, as far as it can be compared
@@ -75,7 +75,7 @@ func (r *result) misses(e *entry, block *sarama.FetchResponseBlock) bool {
 	if r.err != nil {
 		return r.err == sarama.ErrOffsetOutOfRange //nolint:errorlint // a bare code
 	}
-	return e.check.searching && batchAt(block, e.ask) == nil && passed(block) <= e.ask
+	return e.check.searching && batchAt(block, e.ask) == nil && r.past <= e.ask
 }
 
 // search halves the range of the search.

@@ -21,6 +21,8 @@
 //     however slow it is.
 //   - After a change of leader the last batch is compared with the new leader's log (KIP-320). If the new leader has another
 //     batch at that offset, or its log ends before, [Partition.Next] returns a [TruncatedError].
+//   - Record batches that compaction has emptied are passed by a field that sarama does not export. With a sarama that has no such
+//     field, an answer without records is an error of [Partition.Next].
 //
 // # Not guaranteed
 //

@@ -99,7 +99,7 @@ func heals(err error) bool {
 func permanent(err error) bool {
 	return errors.Is(err, sarama.ErrTopicAuthorizationFailed) || errors.Is(err, sarama.ErrClusterAuthorizationFailed) ||
 		errors.Is(err, sarama.ErrInvalidTopic) || errors.Is(err, sarama.ErrUnsupportedVersion) ||
-		errors.Is(err, sarama.ErrUnsupportedForMessageFormat)
+		errors.Is(err, sarama.ErrUnsupportedForMessageFormat) || errors.Is(err, errNoNextOffset)
 }
 
 // decodingError says that an answer could not be decoded.

@@ -3,6 +3,7 @@ package fetch
 import (
 	"math"
 	"net"
+	"reflect"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -98,6 +99,7 @@ type settings struct {
 	answer  int32         // the largest answer, in bytes
 	version int16         // the version of fetch requests
 	lease   time.Duration // how long a follower is fetched from
+	next    nextOffset    // reads a field of sarama's
 	errs    *errlog.Log
 }
 
@@ -124,7 +126,8 @@ func newSettings(opts Options) (settings, error) {
 	}
 	s := settings{
 		Options: opts, fetch: max(int(c.Consumer.Fetch.Default), MinFetch), answer: c.Consumer.Fetch.MaxBytes,
-		version: requestVersion(c.Version), lease: c.Metadata.RefreshFrequency, errs: opts.Errors,
+		version: requestVersion(c.Version), lease: c.Metadata.RefreshFrequency,
+		next: nextOffsetIn(reflect.TypeFor[sarama.FetchResponseBlock]()), errs: opts.Errors,
 	}
 	if s.errs == nil {
 		s.errs = errlog.New(defaultlog.Or(nil))
