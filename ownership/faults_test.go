@@ -420,3 +420,27 @@ func TestServerRestartsEmpty(t *testing.T) {
 		t.Logf("owned again after %v", a.owns(time.Minute, items(3)))
 	})
 }
+
+// A third party deletes each claim as soon as it stands: it is claimed again after pauses that grow.
+func TestClaimThatVanishesAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.journal.loosen(part("t:0"))
+		a := w.owning("a", "t:0", memberOptions{})
+		began, before := time.Now(), requests(w)
+		for time.Since(began) < 10*time.Second {
+			if w.holder("t:0") != 0 {
+				_ = w.srv.Delete(owners + "/t:0")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if _, epoch, _ := w.srv.Get(epochs + "/t:0"); epoch.Version < 3 || epoch.Version > 20 {
+			t.Errorf("claimed %d times in 10 s", epoch.Version)
+		}
+		if n := requests(w) - before; n > 300 {
+			t.Errorf("%d requests in 10 s", n)
+		}
+		a.owns(30*time.Second, "t:0") // once it is left alone
+	})
+}

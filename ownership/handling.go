@@ -232,13 +232,14 @@ func (l *loop) onVanished(p *part, c *Claim, err error) {
 	cause := fmt.Errorf("%w: %w", ErrLost, err)
 	l.failedPart(troubleVanished, p.id, fmt.Errorf("ownership: %s: %w", p.id, cause))
 	l.limitVanished(p)
-	again := !p.opened || time.Since(p.openedAt) < steady
+	if p.opened && time.Since(p.openedAt) >= steady {
+		p.vanished = 0
+	}
+	p.vanished++
 	l.sayOf(c, l.event(Lost, c, status.NewReason(status.ClaimVanished), cause), nil)
 	l.drop(p, status.ClaimVanished, cause)
-	if again && p.failures > 0 {
-		l.pause(p, cause)
-	} else {
-		p.failures++
+	if p.vanished > 1 { // one may be a mistake; whoever goes on is not answered request by request
+		l.pauseFor(p, backoff(p.vanished-1), cause)
 	}
 	l.step(p)
 }

@@ -54,6 +54,7 @@ type part struct {
 	blocked  bool               // a persistent znode stands in the claim's place
 	paused   bool               // no request before the pause is over
 	failures int                // of requests, in a row
+	vanished int                // of claims that a third party ended before they were steady, in a row
 	badSince time.Time          // when releasing it failed first
 	late     bool               // another's claim has been waited for longer than its owner may drain
 	holder   string             // of the claim that was waited for last, since ours ended, cut; "" when nobody is known
@@ -250,11 +251,16 @@ func (l *loop) setStuck(p *part, stuck bool) {
 	l.o.metrics.stuck.Set(float64(l.stuck))
 }
 
-// pause keeps a partition from requests for a while, because of err.
+// pause keeps a partition from requests for a while, because of err, which is one more failure in a row.
 func (l *loop) pause(p *part, err error) {
-	p.paused, p.trouble = true, err
 	p.failures++
-	l.after(backoff(p.failures), func() {
+	l.pauseFor(p, backoff(p.failures), err)
+}
+
+// pauseFor keeps a partition from requests for d, because of err.
+func (l *loop) pauseFor(p *part, d time.Duration, err error) {
+	p.paused, p.trouble = true, err
+	l.after(d, func() {
 		p.paused, p.trouble = false, nil
 		l.step(p)
 	})
