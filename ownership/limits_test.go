@@ -16,6 +16,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // unclaimed is how many partitions are not claimed, by reason.
@@ -66,6 +67,33 @@ func TestBudget(t *testing.T) {
 		slices.Sort(rest)
 		w.assign(map[string]string{"a": strings.Join(rest, " ")})
 		a.owns(5*time.Second, strings.Join(rest, " "))
+	})
+}
+
+// In a new ZooKeeper session there is room again: what had none in the one before, and is this member's still, is claimed.
+func TestBudgetOfANewSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": items(10)})
+		reg := prometheus.NewPedanticRegistry()
+		a := w.join("a", memberOptions{
+			Options: ownership.Options{Registerer: reg},
+			session: session.Options{EphemeralBudget: 6 * (len(owners) + len("/t:0") + 4)},
+		})
+		w.within(5*time.Second, "six claims", func() bool { return len(a.owner.Owned()) == 6 })
+		owned := strings.Fields(a.owned())
+		rest := slices.DeleteFunc(strings.Fields(items(10)), func(item string) bool { return slices.Contains(owned, item) })
+		ses := a.sessionID()
+		a.client.BlackHole(zktest.Both)
+		w.within(time.Minute, "a's session is over", func() bool {
+			return !slices.ContainsFunc(w.srv.Sessions(), func(s zktest.SessionInfo) bool { return s.ID == ses })
+		})
+		time.Sleep(timeout)
+		w.assign(map[string]string{"a": strings.Join(rest, " ")}) // nothing is released that would make room
+		a.client.Heal()
+		a.owns(time.Minute, strings.Join(rest, " "))
+		wantUnclaimed(t, reg, unclaimed{})
 	})
 }
 

@@ -3,6 +3,7 @@ package ownership_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -90,6 +91,51 @@ func TestStrayClaimInTheWay(t *testing.T) {
 		a.owns(time.Second, "t:0")
 		if a.token("t:0") != stray.Czxid {
 			t.Errorf("token %d, the claim that stood is %d", a.token("t:0"), stray.Czxid)
+		}
+	})
+}
+
+// A list of the claims that fails does not end the sweeps: the next one finds what stands without our knowing.
+func TestSweepsGoOnAfterAFailedList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a, data := w.ownedBefore("t:0")
+		var refused atomic.Int32
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpSync && r.Path == owners && refused.Add(1) == 1 {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		w.within(timeout+time.Second, "a list has failed", func() bool { return refused.Load() > 0 })
+		if _, err := a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral); err != nil {
+			t.Fatal(err)
+		}
+		w.within(timeout+time.Second, "swept away", func() bool { return w.holder("t:0") == 0 })
+	})
+}
+
+// Another program writes the epoch just before a claim is released, so the release is refused. The claim is looked at and released
+// at once: nobody waits for a sweep.
+func TestRefusedReleaseIsLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		a := w.owning("a", "t:0", memberOptions{})
+		b := w.join("b", memberOptions{})
+		time.Sleep(time.Second)
+		var once sync.Once
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Client == a.name && releases(*r) {
+				once.Do(func() { _ = w.srv.Set(epochs+"/t:0", []byte("another")) })
+			}
+			return zktest.Action{}
+		})
+		w.assign(map[string]string{"b": "t:0"})
+		b.owns(time.Second, "t:0")
+		if _, epoch, _ := w.srv.Get(epochs + "/t:0"); epoch.Version != 3 {
+			t.Errorf("the epoch was written %d times, want a's claim, the other program, b's claim", epoch.Version)
 		}
 	})
 }
