@@ -258,3 +258,29 @@ func TestForeignChildren(t *testing.T) {
 		w.release(w.obtain(w.lease("a")))
 	})
 }
+
+// A hold that has ended is not renewed: nobody works under it, and the record would keep others waiting.
+func TestRenewAfterTheEnd(t *testing.T) {
+	for what, tt := range map[string]struct {
+		end  func(h *lease.Held)
+		want error
+	}{
+		"detached": {(*lease.Held).Detach, lease.ErrReleased},
+		"expired":  {func(*lease.Held) { time.Sleep(time.Minute) }, lease.ErrExpired},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				h := w.obtain(w.lease("a"))
+				tt.end(h)
+				time.Sleep(30 * time.Second)
+				before := w.record()
+				if err := h.Renew(w.Context()); !errors.Is(err, tt.want) {
+					w.Errorf("Renew: %v, want %v", err, tt.want)
+				}
+				if r := w.record(); r != before {
+					w.Errorf("an ended hold keeps others waiting: record %s, was %s", r, before)
+				}
+			})
+		})
+	}
+}

@@ -269,6 +269,35 @@ func TestTakenDuringTheConsume(t *testing.T) {
 	})
 }
 
+// §7, why a hold knows its znode by czxid: somebody deletes the znode, and Python takes the entry, under the same name, before G
+// looks.
+func TestTakenByAnotherBeforeTheLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newExecution(t)
+		q := x.locking(x.g)
+		x.put(q, "one")
+		h := must[*queue.Held](x.world)(q.Get(t.Context()))
+		x.steps(func(r *zktest.Request) (bool, zktest.Action) {
+			looks := r.Op == zktest.OpExists && r.Path == taken
+			if looks && !x.pythonTakes() {
+				x.Error("Python did not get it")
+			}
+			return looks, zktest.Action{}
+		})
+		if err := x.Srv.Delete(taken); err != nil {
+			x.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if h.Valid() {
+			t.Errorf(twoConsumers + ": G's hold lasts beside Python's")
+		} else if cause := context.Cause(h.Context()); !errors.Is(cause, queue.ErrLost) {
+			x.Errorf("ended with %v", cause)
+		}
+		_ = h.Release(t.Context())
+		x.pythonStillHolds()
+	})
+}
+
 // §11 (a): the context of a Get ends after its delete was sent.
 func TestContextEndsDuringTheRemoval(t *testing.T) {
 	for what, answered := range map[string]bool{"answered": true, "not answered": false} {
