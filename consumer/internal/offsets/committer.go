@@ -40,6 +40,7 @@ type Committer struct {
 	done     chan struct{} // closed when Run has returned
 	probes   chan struct{} // receives the calls of Alive
 	storing  atomic.Bool   // Run waits for the store
+	opened   atomic.Int64  // number of Trackers that were made
 
 	// The fields below belong to Run. Stored offsets are read on other goroutines: one for repeats, one for releases.
 	reads     kafkaconn.Calls
@@ -136,7 +137,7 @@ func (c *Committer) OpenStored(p kiel.Partition, claim Claim, topicID sarama.Uui
 func (c *Committer) newTracker(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
 	now := time.Now()
 	return &Tracker{
-		partition: p, claim: claim, topicID: topicID, currentID: c.options.CurrentID,
+		number: c.opened.Add(1), partition: p, claim: claim, topicID: topicID, currentID: c.options.CurrentID,
 		next: offset, text: text, dirty: true, dirtyAt: now, committed: position{offset: offset, text: text, epoch: -1},
 		repeats:  []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
 		storedAt: now,
@@ -400,16 +401,39 @@ func (c *Committer) stored(at time.Time) {
 	c.storedAt = at
 }
 
-// flush commits trackers in one request and reports refusals. It does not wait for the observer, so that a call that hangs holds
-// up its own partition alone.
+// flush commits trackers and reports refusals. They are in one request, but for Trackers of one partition, each of which has a
+// request of its own. flush does not wait for the observer, so that a call that hangs holds up its own partition alone.
 func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) map[*Tracker]commitAnswer {
-	if len(trackers) == 0 {
-		return nil
+	answers := make(map[*Tracker]commitAnswer, len(trackers))
+	for _, round := range rounds(slices.Collect(maps.Keys(trackers))) {
+		c.send(ctx, round, trackers, answers)
 	}
+	return answers
+}
+
+// rounds divides trackers so that no two in a round are of one partition: a request, and its answer, has each partition once.
+// Trackers of one partition follow in the order in which they were opened, so that the commit of the newest is the last.
+func rounds(trackers []*Tracker) [][]*Tracker {
+	slices.SortFunc(trackers, func(a, b *Tracker) int { return cmp.Compare(a.number, b.number) })
+	var out [][]*Tracker
+	before := make(map[kiel.Partition]int, len(trackers)) // how many Trackers of the partition are in out
+	for _, t := range trackers {
+		n := before[t.partition]
+		before[t.partition]++
+		if n == len(out) {
+			out = append(out, nil)
+		}
+		out[n] = append(out[n], t)
+	}
+	return out
+}
+
+// send commits trackers, which are of different partitions, in one request, and adds the answers.
+func (c *Committer) send(ctx context.Context, trackers []*Tracker, contents map[*Tracker]content, answers map[*Tracker]commitAnswer) {
 	pending := make([]*pendingCommit, 0, len(trackers))
 	commits := make([]OffsetCommit, 0, len(trackers))
-	for t, content := range trackers {
-		p := t.prepare(c, content)
+	for _, t := range trackers {
+		p := t.prepare(c, contents[t])
 		pending = append(pending, p)
 		commits = append(commits, p.offsetCommit())
 	}
@@ -418,7 +442,6 @@ func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) ma
 	results := c.options.Store.Commit(ctx, commits)
 	c.storing.Store(false)
 	now := time.Now()
-	answers := make(map[*Tracker]commitAnswer, len(trackers))
 	stored := false
 	for _, p := range pending {
 		t := p.tracker
@@ -440,5 +463,4 @@ func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) ma
 	if stored {
 		c.stored(now)
 	}
-	return answers
 }

@@ -15,7 +15,8 @@ type Store interface {
 	// one (KIP-447), because a repeat that writes the older offset again would lower the new one. The error is that of the whole
 	// request.
 	Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error)
-	// Commit stores cs and returns the result for each partition, nil when its offset is stored.
+	// Commit stores cs, each of which is of another partition, and returns the result for each partition, nil when its offset is
+	// stored.
 	Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error
 }
 

@@ -31,6 +31,7 @@ type position struct {
 
 // Tracker is the position of one open partition. Its methods may be called from any goroutine; none blocks.
 type Tracker struct {
+	number    int64 // the number of the Tracker among those of its Committer, in order of opening
 	partition kiel.Partition
 	claim     Claim
 	topicID   sarama.Uuid                    // the topic's id when the partition was opened
