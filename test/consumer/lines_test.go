@@ -86,9 +86,14 @@ func TestLinesOfFewPartitions(t *testing.T) {
 		until(t, "all is read", func() bool { return total(a) == 20 })
 		time.Sleep(5 * time.Second)
 		first := said.take()
-		wants(t, "the first joins", first, 13, `msg=rebalanced reason="topic-added t" gained=4`, `reason=none policy=earliest partitions=4`)
+		// The first view of the set has the topic, or is older than it: which of the two comes first is chance.
+		why := `reason="topic-added t"`
+		if count(first, "msg=rebalanced reason=started gained=4") == 1 {
+			why = "reason=started"
+		}
+		wants(t, "the first joins", first, 13, "msg=rebalanced gained=4 "+why, `reason=none policy=earliest partitions=4`)
 		for p := range 4 {
-			if count(first, fmt.Sprintf("msg=opened partition=t:%d offset=0 from=policy reason=\"topic-added", p)) != 1 {
+			if count(first, fmt.Sprintf("msg=opened partition=t:%d offset=0 from=policy ", p)+why) != 1 {
 				t.Errorf("partition %d was not logged: %s", p, first)
 			}
 		}
