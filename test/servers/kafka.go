@@ -60,10 +60,10 @@ func StartKafka(tb testing.TB, opts KafkaOptions) *Kafka {
 			k.addUsers()
 			return k
 		}
-		if try == startTries || !k.clashed() {
+		if !again(try, err, k.clashed()) {
 			tb.Fatalf("start Kafka: %v", err)
 		}
-		tb.Logf("start Kafka again with other ports: %v", err)
+		tb.Logf("start Kafka again: %v", err)
 		k.Kill()
 	}
 }

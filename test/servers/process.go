@@ -15,8 +15,8 @@ import (
 
 const terminate = syscall.SIGTERM
 
-// stopTimeout is how long a process may take to end after SIGTERM.
-const stopTimeout = 15 * time.Second
+// stopTimeout is how long a process may take to end after a signal: seconds, and far more on a machine that has too much to do.
+const stopTimeout = time.Minute
 
 // Process is a child process of the test.
 type Process struct {

@@ -20,11 +20,6 @@ const (
 	ZooKeeper38 = software.ZooKeeper38
 )
 
-const (
-	startTimeout = 60 * time.Second
-	startTries   = 5 // for ports that somebody else took in between
-)
-
 // ZooKeeperOptions says what [StartZooKeeper] starts. The zero value is one server of version 3.9 with ZooKeeper's defaults.
 type ZooKeeperOptions struct {
 	Version           string                            // ZooKeeper39 or ZooKeeper38; "" is ZooKeeper39
@@ -69,10 +64,10 @@ func StartZooKeeper(tb testing.TB, opts ZooKeeperOptions) *ZooKeeper {
 		if err == nil {
 			return z
 		}
-		if try == startTries || !z.clashed() {
+		if !again(try, err, z.clashed()) {
 			tb.Fatalf("start ZooKeeper: %v", err)
 		}
-		tb.Logf("start ZooKeeper again with other ports: %v", err)
+		tb.Logf("start ZooKeeper again: %v", err)
 		z.Kill()
 	}
 }
@@ -328,10 +323,10 @@ func (n *ZooKeeperNode) WaitReady() {
 
 func (n *ZooKeeperNode) ready() error {
 	return poll(n.zk.tb, n.Process, func() (bool, error) {
-		if n.Mode() == "" {
-			return false, nil
+		if answer, err := n.ask("srvr", startAnswer); err != nil || mode(answer) == "" {
+			return false, nil //nolint:nilerr // asked again
 		}
-		conf, err := n.Ask("conf")
+		conf, err := n.ask("conf", startAnswer)
 		if err != nil {
 			return false, nil //nolint:nilerr // asked again
 		}
@@ -349,6 +344,11 @@ func (n *ZooKeeperNode) Mode() string {
 	if err != nil {
 		return ""
 	}
+	return mode(answer)
+}
+
+// mode returns the mode that an answer to srvr has, or "".
+func mode(answer string) string {
 	for line := range strings.Lines(answer) {
 		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
 			return strings.TrimSpace(mode)
