@@ -276,7 +276,8 @@ func closed(c <-chan struct{}) bool {
 }
 
 // settle waits until the healthy members own what is theirs: what the sick one does not have at once, after a crash as soon as
-// that is known, the rest within the sickness's bound.
+// that is known, the rest within the sickness's bound. The sick one may get more of it in between: what the others release before
+// it leaves.
 func (w *world) settle(p *patient, s sickness, what string, healthy ...*member) time.Duration {
 	w.t.Helper()
 	has := p.owned()
@@ -285,22 +286,23 @@ func (w *world) settle(p *patient, s sickness, what string, healthy ...*member) 
 	if len(healthy) == 1 {
 		first = crashBound
 	}
-	owns := func(except []int32) func() bool {
-		return func() bool {
-			for _, m := range healthy {
-				share := m.share(m.name)
-				for _, id := range share {
-					if !slices.Contains(except, id) && !slices.Contains(m.owned(), id) {
-						return false
-					}
+	owns := func(except []int32) bool {
+		for _, m := range healthy {
+			share := m.share(m.name)
+			for _, id := range share {
+				if !slices.Contains(except, id) && !slices.Contains(m.owned(), id) {
+					return false
 				}
 			}
-			return w.agreed(p, healthy)
 		}
+		return w.agreed(p, healthy)
 	}
-	w.within(first, what+": the partitions that the sick member does not have are owned", owns(has))
+	w.within(first, what+": the partitions that the sick member does not have are owned", func() bool {
+		has = append(has, p.owned()...)
+		return owns(has)
+	})
 	if s.bound >= 0 {
-		w.within(first+s.bound, what+": all partitions of healthy members are owned", owns(nil))
+		w.within(first+s.bound, what+": all partitions of healthy members are owned", func() bool { return owns(nil) })
 	}
 	return time.Since(began)
 }
