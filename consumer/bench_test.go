@@ -60,7 +60,7 @@ func BenchmarkHandOut(b *testing.B) {
 			c := newClaim(p, 256)
 			returned := make(chan struct{})
 			defer close(returned)
-			go c.feed(context.WithoutCancel(p.ctx), returned)
+			go c.feed(context.WithoutCancel(p.ctx), returned, func() {})
 			for range c.Messages() {
 				n++
 			}

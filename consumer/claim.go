@@ -30,8 +30,8 @@ type Claim interface {
 	Trusted() bool
 
 	// Context ends when the claim does. Its cause wraps ownership.ErrLost when the partition may be another member's already and
-	// nothing can be committed any more. When a revocation has closed Messages, Context goes on, so that the handler can finish;
-	// ConsumeClaim has RebalanceTimeout for that.
+	// nothing can be committed any more. When a revocation has closed Messages and ended the Context of ConsumeClaim's session,
+	// this Context goes on, so that the handler can finish; ConsumeClaim has RebalanceTimeout for that.
 	Context() context.Context
 }
 
@@ -74,16 +74,19 @@ func newClaim(p *Partition, size int) *claim {
 
 // feed moves messages into the channel until p's context ends. Then it empties and closes the channel. If reading has ended by
 // itself, feed closes the channel first, and empties it when owned ends, so that the handler may take the remaining messages.
-// returned is closed when the handler has returned.
-func (c *claim) feed(owned context.Context, returned <-chan struct{}) {
+// returned is closed when the handler has returned. feed calls end, which ends the session's context, before it closes the
+// channel: a handler that finds Messages closed finds that context ended.
+func (c *claim) feed(owned context.Context, returned <-chan struct{}, end func()) {
 	for m := c.p.next(); m != nil && c.send(m); m = c.p.next() {
 	}
 	c.p.count()
 	if !c.p.readingEnded {
 		c.empty()
+		end()
 		close(c.out)
 		return
 	}
+	end()
 	close(c.out)
 	select {
 	case <-owned.Done():

@@ -33,7 +33,7 @@ func feedingFor(owned context.Context, t *testing.T, p *Partition, size int) *cl
 	returned, fed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(fed)
-		c.feed(owned, returned)
+		c.feed(owned, returned, func() {})
 	}()
 	t.Cleanup(func() {
 		p.end(errHandlerReturned)

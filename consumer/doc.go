@@ -193,6 +193,13 @@
 //     a process that is asked to stop must be able to stop.
 //   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, sarama's member
 //     leaves the group, and its session ends. Here the member loses that partition (ownership.ErrStuck), and the others go on.
+//   - The session of ConsumeClaim: sarama gives Setup, Cleanup and each ConsumeClaim the same session, whose Context ends for all
+//     at once: at a rebalance with the default strategy, and not before the end of the call with cooperative-sticky. Here each
+//     ConsumeClaim is given a session of its own. Its Context also ends with the partition, when that is revoked or lost, or
+//     can't be read any more: work under it must not go on when the partition may be another member's. Its cause wraps
+//     ownership.ErrRevoked or ownership.ErrLost then. Marks and commits work on until ConsumeClaim returns. To finish the message
+//     in hand after a revocation, work under the Context of [Claim], which ends with the claim. Work that Setup starts under its
+//     session's Context goes on until the call ends.
 //   - Rebalances: With sarama's default strategy each rebalance ends the session, and Consume returns. Here a rebalance ends the
 //     revoked partitions alone, as with cooperative-sticky (KIP-429): what a member keeps need not stop. Setup is not called
 //     again then. So a handler that makes state for its partitions makes it when ConsumeClaim begins: a partition may come later,

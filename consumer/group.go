@@ -82,7 +82,8 @@ func (g *Group) Name() string { return g.settings.Name }
 // that goes to Errors, and the next call joins again. When the membership is lost while the member waits, the next call returns
 // the error, and the call after it joins again.
 //
-// The cause of the session's context says why the session ends: sarama.ErrSessionConsumeClaimExited when a ConsumeClaim has
+// The session of a ConsumeClaim has a Context of its own, which also ends with the partition ([Session]). Otherwise the cause of a
+// session's Context says why the session ends: sarama.ErrSessionConsumeClaimExited when a ConsumeClaim has
 // returned, sarama.ErrSessionHeartbeatFailed, with the reason, when the membership is lost for good, else the cause of ctx, or
 // context.Canceled after Close.
 //

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -326,7 +327,7 @@ func TestSessionLooksLikeSaramas(t *testing.T) {
 		views := make(chan view, 2)
 		r := newRig(t, func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
 			<-c.Messages()
-			if s.MemberID() != "" || s.GenerationID() != -1 || s.Context().Err() != nil {
+			if cause := context.Cause(s.Context()); s.MemberID() != "" || s.GenerationID() != -1 || cause != nil && !errors.Is(cause, errRevokedInTest) {
 				t.Errorf("member %q, generation %d, %v", s.MemberID(), s.GenerationID(), s.Context().Err())
 			}
 			views <- view{s.Claims(), c.InitialOffset(), c.HighWaterMarkOffset(), c.(Claim).Token()}

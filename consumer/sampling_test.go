@@ -97,7 +97,7 @@ func TestReceivesAreSampled(t *testing.T) {
 			returned, fed := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(fed)
-				c.feed(t.Context(), returned)
+				c.feed(t.Context(), returned, func() {})
 			}()
 			synctest.Wait()
 			for i := range 6 {

@@ -129,6 +129,14 @@ func (m *membership) whyEnded() error {
 	return fmt.Errorf("%w: %w", sarama.ErrSessionHeartbeatFailed, cause)
 }
 
+// whyLeft returns whyEnded when the membership has ended, else nil.
+func (m *membership) whyLeft() error {
+	if m.ctx.Err() == nil {
+		return nil
+	}
+	return m.whyEnded()
+}
+
 // watchEnd makes the member leave when its allocator has failed. So the session's context ends at once, and does not wait for
 // handlers, which may be waiting for that context.
 func (m *membership) watchEnd(ctx context.Context) {

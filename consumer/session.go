@@ -8,9 +8,10 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/pause"
 )
 
-// groupSession is the Session of one Consume call. It calls the call's handler.
+// groupSession is the Session of one Consume call, which Setup and Cleanup are given. It calls the call's handler.
 type groupSession struct {
 	session   *consumeSession
 	ctx       context.Context //nolint:containedctx // the session's, with the groupSession as a value for SessionOf
@@ -19,6 +20,7 @@ type groupSession struct {
 	committer *offsets.Committer
 	version   func() uint64
 	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, because p is not open
+	left      func() error                         // returns why the membership has ended; nil while it lasts
 
 	channelSize int // the capacity of each claim's channel of messages
 }
@@ -28,7 +30,7 @@ var _ sessionUser = (*groupSession)(nil)
 // newGroupSession returns the Session of a call of Consume with handler.
 func (m *membership) newGroupSession(s *consumeSession, handler sarama.ConsumerGroupHandler) *groupSession {
 	out := &groupSession{
-		session: s, handler: handler, member: m.group.Name(), committer: m.committer, version: m.version, late: m.lateMark,
+		session: s, handler: handler, member: m.group.Name(), committer: m.committer, version: m.version, late: m.lateMark, left: m.whyLeft,
 		channelSize: m.group.settings.config.ChannelBufferSize,
 	}
 	s.heldLeaving = !m.group.settings.autoCommit && m.group.settings.Fence == nil
@@ -42,23 +44,63 @@ func (s *groupSession) cleanup() error { return s.handler.Cleanup(s) }
 // failure returns nil: Consume does not return the error of a ConsumeClaim.
 func (s *groupSession) failure(kiel.Partition, error) error { return nil }
 
-// consume calls ConsumeClaim with a claim, while a goroutine moves messages into its channel.
+// consume calls ConsumeClaim with a session of its own and a claim, while a goroutine moves messages into the claim's channel. An
+// error that says only that the session's context has ended is no error.
 func (s *groupSession) consume(owned context.Context, p *Partition) error {
+	own, end := s.of(p)
+	defer end()
 	c := newClaim(p, s.channelSize)
 	returned, fed := make(chan struct{}), make(chan struct{})
 	go func() { // ends with p
 		defer close(fed)
-		c.feed(owned, returned)
+		c.feed(owned, returned, end)
 	}()
 	defer func() {
 		p.handlerReturned(owned)
 		close(returned)
 		<-fed
 	}()
-	return s.handler.ConsumeClaim(s, c)
+	err := s.handler.ConsumeClaim(own, c)
+	if pause.OnlyEnd(own.ctx, err) {
+		return nil
+	}
+	return err
 }
 
-var _ Session = (*groupSession)(nil)
+// claimSession is the Session that one ConsumeClaim is given: that of the call, with a Context that also ends when p's context
+// does. Marks, commits, tokens and trust depend on the claim alone, so they outlast that Context while the handler finishes.
+type claimSession struct {
+	*groupSession
+	ctx context.Context //nolint:containedctx // has the claimSession as a value for SessionOf
+}
+
+// of returns the Session for p's ConsumeClaim. end ends its context with the cause of p's end, and may be called more than once.
+func (s *groupSession) of(p *Partition) (_ *claimSession, end func()) {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	out := &claimSession{groupSession: s}
+	out.ctx = context.WithValue(ctx, sessionKey{}, out)
+	stop := func() {
+		cause := context.Cause(p.ctx)
+		if why := s.left(); why != nil { // the partitions are revoked for that reason
+			cause = why
+		}
+		cancel(cause)
+	}
+	unhook := context.AfterFunc(p.ctx, stop)
+	return out, func() {
+		unhook()
+		stop()
+	}
+}
+
+// Context ends when the partition is revoked or lost, when it can't be read any more, and when Context of the call's session
+// does.
+func (s *claimSession) Context() context.Context { return s.ctx }
+
+var (
+	_ Session = (*groupSession)(nil)
+	_ Session = (*claimSession)(nil)
+)
 
 // Claims returns the open partitions. Before Setup has returned it returns those that are about to be opened, and after the end
 // of the session those that were open at the end. The map is the caller's.
@@ -132,7 +174,7 @@ func (s *groupSession) Commit() {
 	_ = s.committer.Commit(context.WithoutCancel(s.session.ctx), nil) // returns when the committer ends, which reports the errors
 }
 
-// Context ends when this member begins to leave, or when the call begins to end.
+// Context ends when this member begins to leave, or when the call begins to end. It is the Context of Setup and Cleanup.
 func (s *groupSession) Context() context.Context { return s.ctx }
 
 // byTopic returns the ids of partitions by topic, sorted.

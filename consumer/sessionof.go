@@ -5,6 +5,12 @@ import "github.com/IBM/sarama"
 // Session is what Setup, ConsumeClaim and Cleanup are given, beside sarama.ConsumerGroupSession. [SessionOf] returns it, also
 // when a wrapper is in between.
 //
+// Setup and Cleanup are given the session of the call, whose Context ends when the call begins to end, or the member to leave.
+// Each ConsumeClaim is given a session of its own, which differs from the call's in its Context alone: that also ends when the
+// partition is revoked or lost, or can't be read any more. The cause wraps ownership.ErrRevoked or ownership.ErrLost in the first
+// two cases. After a revocation the other methods work on until ConsumeClaim returns, so that the handler can finish and mark what
+// it has in hand. Both contexts have the values of the call's context.
+//
 // MemberID returns "" and GenerationID returns -1 (sarama.GroupGenerationUndefined): Kafka knows no members of this group. With
 // these two Kafka stores the offsets of any producer's transaction, also those of a former owner; [Options].Fence prevents that.
 type Session interface {
@@ -29,11 +35,11 @@ type Session interface {
 	Trusted(topic string, partition int32) bool
 }
 
-// sessionKey is the key under which a session's context has the Session itself.
+// sessionKey is the key under which the context of a Session has that Session itself.
 type sessionKey struct{}
 
-// SessionOf returns the Session behind the session that a handler was given. s may be the Session itself or a wrapper around it
-// whose Context descends from the Session's. The wrapper may have a MemberID of its own, but no GenerationID. SessionOf returns
+// SessionOf returns the Session behind the session that a handler was given: that of the call in Setup and Cleanup, the partition's
+// own in ConsumeClaim. s may be the Session itself or a wrapper around it whose Context descends from the Session's. The wrapper may have a MemberID of its own, but no GenerationID. SessionOf returns
 // false for a session of sarama's own group.
 //
 //	if own, ok := consumer.SessionOf(session); ok {

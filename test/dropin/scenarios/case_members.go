@@ -58,15 +58,22 @@ func runSecondMember(s *scene) {
 	s.produce(1, 0, 1)
 	m1, m2 := s.muted(first, nil), s.muted("second", nil)
 	h1 := m1.quiet()
+	own := make(chan sarama.ConsumerGroupSession, 10)
+	h1.onClaim = func(sess sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+		own <- sess
+		return h1.markAll(sess, c)
+	}
 	end1 := m1.loop(h1)
 	h1.waitMessages(2)
-	sess := h1.sess()
+	sess, one, other := h1.sess(), <-own, <-own
+	h1.onClaim = nil
 	s.settle()
 	h2 := m2.quiet()
 	end2 := m2.loop(h2)
 	s.until("each has a partition", func() bool { return oneEach(h1, h2) })
 	s.settle()
 	s.note("first session after the join", "context %s", s.life(sess.Context()))
+	s.note("the two ConsumeClaims after the join", "contexts of their sessions that have ended: %d", ended(one, other))
 	s.note("the first member after the join", "is set up again: %t, ConsumeClaim is called again: %t", h1.setups.Load() > 1, h1.begun.Load() > 2)
 	s.note("after the join", "the first has %d claims, the second %d", count(h1.sess().Claims()), count(h2.sess().Claims()))
 	s.note("after the join", "messages handled: %d, %d", h1.messages.Load(), h2.messages.Load())
@@ -79,6 +86,16 @@ func runSecondMember(s *scene) {
 	s.note("after the leave", "the first has %d claims", count(h1.sess().Claims()))
 	s.note("after the leave", "messages handled: %d, %d", h1.messages.Load(), h2.messages.Load())
 	end1()
+}
+
+// ended returns how many of the sessions' contexts have ended.
+func ended(sessions ...sarama.ConsumerGroupSession) (n int) {
+	for _, s := range sessions {
+		if s.Context().Err() != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func count(claims map[string][]int32) (n int) {

@@ -34,6 +34,9 @@ func Rows() []Row {
 		{Title: "Partitions that are not given back in time", Findings: []Place{
 			{"a handler does not return when its partition is revoked", "*"},
 		}},
+		{Title: "The session of ConsumeClaim", Findings: []Place{
+			{"a second member joins and leaves", "the two ConsumeClaims after the join"},
+		}},
 		{Title: "Rebalances", Findings: []Place{
 			{"a second member joins and leaves", "*"},
 			{"partitions are added", "first session"},
