@@ -41,7 +41,9 @@ type Group struct {
 	stop    context.CancelFunc // ends the running call of Consume or Run
 	running chan struct{}      // closed when the running call has returned; nil when no call runs
 	current *membership        // nil when the member has left, and its error was returned
-	refused time.Time          // when Kafka's ACLs refused the last membership; zero when they did not
+
+	joinAfter time.Time // until when the next membership waits because Kafka's ACLs have refused the last one; zero when they have not
+	refusals  int       // number of memberships that were refused one after the other
 
 	setupAfter time.Time // the time before which Setup is not called; only the running call uses it
 }
@@ -63,8 +65,9 @@ func (g *Group) Name() string { return g.settings.Name }
 //
 // When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the error
 // (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed): at the start at once, later after a minute. The text
-// says what the ACLs must allow. The next call waits until 5 s after the refusal before it joins, so that a loop does not keep
-// the whole group rebalancing.
+// says what the ACLs must allow. The next call waits until 5 s after the refusal before it joins. After each refusal of a member
+// that had joined the wait doubles, up to 5 minutes, so that a loop does not keep the whole group rebalancing; it is 5 s again
+// after a membership that has lasted for 5 minutes. A wait longer than 5 s is logged as a warning.
 //
 // Members of a group may consume different topics; the package's page says what then becomes of a partition, and when all need
 // the same. An entry of topics that begins with ^ is a pattern that finds topics, one that begins with !^ excludes some ("Topics
@@ -143,11 +146,12 @@ func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
 
 // Close makes the member leave, in a Consume call or between two, waits until it has left and Consume has returned, StopTimeout
 // at most, and closes Errors. It may be called more than once and from anywhere but the handler and the Observer: there Close
-// waits for itself, until that counts as stuck. Errors of leaving are returned by Consume, or sent to Errors when no Consume
-// runs.
+// waits for itself, until that counts as stuck. When Close has waited for a second for the program's code, a warning names what
+// still runs, such as "handler of orders:1". If that has not returned in the end, Close returns an ownership.ErrStuck that names
+// it. Errors of leaving are returned by Consume, or sent to Errors when no Consume runs.
 //
 // For a Group that NewGroup has made, Close then ends the session, which takes a few seconds at most. It returns the error with
-// which the session had ended by itself, or an error if the session was closed before the member had left. For other Groups it
+// which the session had ended by itself, or an error if the session was closed before the member had left. Otherwise Close
 // returns nil.
 func (g *Group) Close() error {
 	began := time.Now()
@@ -155,13 +159,14 @@ func (g *Group) Close() error {
 	g.closed = true
 	stop, running := g.stop, g.running
 	g.mu.Unlock()
+	var stuck error
 	if running != nil {
 		stop()
-		<-running
+		stuck = g.awaitCode(running)
 	}
 	if m := g.member(); m != nil { // the member waits for another Consume
 		m.leave(nil)
-		<-m.done
+		stuck = errors.Join(stuck, g.awaitCode(m.done))
 		if g.forget(m) && m.err != nil {
 			g.log.Failed(kindMember, "", m.err) // no call has returned the error
 			g.send(m.err)
@@ -170,12 +175,12 @@ func (g *Group) Close() error {
 	g.errs.close()
 	g.registerer.Close()
 	if g.endSession == nil {
-		return nil
+		return stuck
 	}
 	if err := g.endSession(g.settings.StopTimeout - time.Since(began)); err != nil {
-		return fmt.Errorf("consumer: end the session: %w", err)
+		return errors.Join(stuck, fmt.Errorf("consumer: end the session: %w", err))
 	}
-	return nil
+	return stuck
 }
 
 // member returns the membership, or nil.

@@ -142,7 +142,11 @@ func (m *membership) build(ctx context.Context) error {
 	m.kafka, m.fetcher, m.edge = k, k.fetcher, k.edge
 	m.catalog = newCatalog(m.topics.Names, k.describe, &k.do)
 	m.catalog.notify, m.catalog.grew = m.onMissing, m.onGrew
-	if err := m.firstLook(ctx); err != nil {
+	err = m.firstLook(ctx)
+	if err == nil {
+		err = m.checkGroup(ctx)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return errNotJoined
 		}
@@ -249,7 +253,7 @@ func (m *membership) run() {
 	m.forgetMissing()
 	m.openLog.flush()
 	m.group.log.AllGone()
-	m.group.noteRefusal(m.refusals.reason())
+	m.group.noteRefusal(m.refusals.reason(), m.refusals.began)
 	err := errors.Join(m.owned, m.refusals.reason(), m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
 	if err != nil && last == nil && !byItself {

@@ -21,8 +21,13 @@ const refusalLimit = time.Minute
 // refusalProof is how long one refusal counts at most, until the next: between two distant refusals access may have been granted.
 const refusalProof = refusalLimit / 2
 
-// refusalPause is how long a member that was refused waits before it joins again.
-const refusalPause = 5 * time.Second
+// The pauses after a refusal, before the member joins again. Each membership that is refused takes partitions from the other
+// members and gives them back. So the pause doubles from one to the next, and begins anew after a membership that has lasted for
+// maxRefusalPause. A member that is refused before it joins costs the others nothing, so it always waits for refusalPause.
+const (
+	refusalPause    = 5 * time.Second
+	maxRefusalPause = 5 * time.Minute
+)
 
 // refusals counts how long ACLs refuse a topic or the group to the member, and makes the member leave when they go on to refuse
 // it. A refused password does not count: it may be accepted again after the brokers' next restart. It is only reported.
@@ -217,22 +222,55 @@ func refused(what, name string, lasted time.Duration, err error) error {
 	return fmt.Errorf("consumer: Kafka's ACLs must allow READ on %s %q: %w", what, name, err)
 }
 
-// noteRefusal stores the time if err, with which a membership ended, is a refusal.
-func (g *Group) noteRefusal(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.refused = time.Time{}
-	if errors.Is(err, sarama.ErrTopicAuthorizationFailed) || errors.Is(err, sarama.ErrGroupAuthorizationFailed) {
-		g.refused = time.Now()
+// groupCheckTimeout is how long a member waits for Kafka to answer whether it may use the group, before it joins without knowing.
+const groupCheckTimeout = 2 * time.Second
+
+// checkGroup returns the refusal if Kafka lets the member not read the group's offsets. So a member without access does not join,
+// and takes no partitions from the others. Other errors are left to the openings, which try again.
+func (m *membership) checkGroup(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, groupCheckTimeout)
+	defer cancel()
+	for topic, ids := range m.catalog.partitions() {
+		if len(ids) == 0 {
+			continue
+		}
+		p := kiel.Partition{Topic: topic, ID: ids[0]}
+		found, err := m.kafka.offsets.Fetch(ctx, []kiel.Partition{p})
+		if err = errors.Join(err, found[p].Err); errors.Is(err, sarama.ErrGroupAuthorizationFailed) {
+			return refused("group", m.group.name, 0, err)
+		}
+		break // one is enough: access is to the whole group
 	}
+	return nil
 }
 
-// awaitRefusal waits until the pause after a refusal is over, or ctx ends.
+// noteRefusal sets when the next membership may join, if err, with which this one has ended, is a refusal. joined is when this one
+// began; zero if it has not joined.
+func (g *Group) noteRefusal(err error, joined time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.joinAfter = time.Time{}
+	if !joined.IsZero() && time.Since(joined) >= maxRefusalPause {
+		g.refusals = 0
+	}
+	if !errors.Is(err, sarama.ErrTopicAuthorizationFailed) && !errors.Is(err, sarama.ErrGroupAuthorizationFailed) {
+		return
+	}
+	wait := refusalPause
+	if !joined.IsZero() {
+		wait = pause.Doubling(refusalPause, maxRefusalPause).After(g.refusals)
+		g.refusals++
+	}
+	g.joinAfter = time.Now().Add(wait)
+}
+
+// awaitRefusal waits until the pause after a refusal is over, or ctx ends. It logs a pause that is longer than the first.
 func (g *Group) awaitRefusal(ctx context.Context) {
 	g.mu.Lock()
-	refused := g.refused
+	wait := time.Until(g.joinAfter)
 	g.mu.Unlock()
-	if !refused.IsZero() {
-		_ = pause.Sleep(ctx, time.Until(refused.Add(refusalPause)))
+	if wait > refusalPause {
+		g.settings.log.WarnContext(ctx, "refused by Kafka again, waiting before the next join", "after", wait.Round(time.Second))
 	}
+	_ = pause.Sleep(ctx, wait)
 }

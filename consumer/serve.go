@@ -61,7 +61,7 @@ func (g *Group) join(ctx context.Context, topics *topiclist.List) (*membership, 
 		return nil, errNotJoined
 	}
 	m, err := g.newMembership(ctx, topics)
-	if g.noteRefusal(err); err != nil {
+	if g.noteRefusal(err, time.Time{}); err != nil {
 		return nil, err
 	}
 	g.setMember(m)

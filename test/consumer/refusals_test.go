@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -274,4 +275,60 @@ func TestFoundTopicIsRefusedAtFirst(t *testing.T) {
 		r.createTopic("t3", 1)
 		refusal{want: sarama.ErrTopicAuthorizationFailed, advice: `READ on topic "t3"`}.check(t, a)
 	})
+}
+
+// A member that Kafka refuses the group, and that is called again and again, costs two healthy members next to nothing. It has
+// another Kafka of the same cluster's id, which refuses the group to it alone.
+func TestRefusedGroupDoesNotDisturbTheOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		keys  []kmsg.Key
+		joins int // at most, in 10 minutes
+	}{
+		"all":     {append(readGroup, describeGroup...), 0},
+		"commits": {readGroup, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, 4, func(t *testing.T, r *rig) {
+				a, b := r.member("a", nil).start(), r.member("b", nil).start()
+				until(t, "both have some", func() bool { return len(a.owns()) == 2 && len(b.owns()) == 2 })
+				other := newRig(t, 4)
+				fault := other.refuseGroup(test.keys)
+				c := r.member("c", func(o *consumer.Options) { o.Config.Net.Proxy.Dialer = dialer{other.knet} })
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					for ctx.Err() == nil {
+						if err := c.group.Consume(ctx, []string{topic}, c.h); err != nil && !errors.Is(err, sarama.ErrGroupAuthorizationFailed) {
+							t.Errorf("Consume: %v", err)
+						}
+					}
+				}()
+				before := a.log.count(consumer.Revoking)
+				revoked := func() int { return a.log.count(consumer.Revoking) + b.log.count(consumer.Revoking) - before }
+				time.Sleep(time.Minute)
+				t.Attr("revocations-of-others/"+name, strconv.Itoa(revoked()))
+				time.Sleep(9 * time.Minute)
+				if joins := c.log.count(consumer.Joined); joins > test.joins || test.joins > 0 && joins < 5 || revoked() > 3*test.joins {
+					t.Errorf("c has joined %d times, %d partitions were revoked", joins, revoked())
+				}
+				fault.Remove()
+				if time.Sleep(5*time.Minute + time.Second); len(c.owns()) == 0 {
+					t.Error("c has none after the longest pause")
+				}
+				time.Sleep(6 * time.Minute) // a good time
+				joins := c.log.count(consumer.Joined)
+				defer other.refuseGroup(readGroup).Remove()
+				stopProducing := other.keepProducing()
+				time.Sleep(2 * time.Minute)
+				if again := c.log.count(consumer.Joined) - joins; test.joins > 0 && again < 2 {
+					t.Errorf("c joined %d times after access was withdrawn again", again)
+				}
+				stopProducing()
+				stop()
+				<-done
+				quit(a, b)
+			})
+		})
+	}
 }
