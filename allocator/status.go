@@ -79,6 +79,14 @@ func (a *PartitionAllocator) lacking(s *Snapshot) string {
 	}
 }
 
+// MayBeMember reports whether the ZooKeeper session of this id owns a member's znode, by the members as read last. It also returns
+// true if that can't be excluded: before the first read, and while the metadata of a member's znode can't be read. It takes one
+// pass over the members, and does not block.
+func (a *PartitionAllocator) MayBeMember(session int64) bool {
+	v := a.party.View()
+	return v == nil || slices.ContainsFunc(v.Members, func(m party.Member) bool { return m.Czxid == 0 || m.Session == session })
+}
+
 // Status describes the group as this member sees it: itself, the members as read last, and the partitions with the members to
 // which the mapping in force gives them. It knows nothing of claims; Status of package ownership does. It does not block and
 // sends nothing; it takes one pass over members and partitions. The result is the caller's.

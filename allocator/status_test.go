@@ -259,3 +259,39 @@ func TestStatusWhileMembersComeAndGo(t *testing.T) {
 		asking.Wait()
 	})
 }
+
+// A session is taken for a member's when it is, and when that can't be excluded.
+func TestMayBeMember(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.make("a", allocator.Options{})
+		if !a.MayBeMember(1) {
+			w.Error("excluded before anything was read")
+		}
+		b := w.start("b", allocator.Options{})
+		b.ready()
+		own := b.session.Stats().SessionID
+		if !b.MayBeMember(own) || b.MayBeMember(own+1) || b.MayBeMember(0) {
+			w.Error("b's session is the only one that is a member's")
+		}
+		if err := w.srv.Create(b.MembersPath()+"/manual", nil); err != nil {
+			w.Fatal(err)
+		}
+		sleep(10 * time.Second)
+		if !b.MayBeMember(0) || b.MayBeMember(own+1) {
+			w.Error("a persistent znode is of no session")
+		}
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Path == b.MembersPath()+"/secret" {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		if err := w.srv.Create(b.MembersPath()+"/secret", nil); err != nil {
+			w.Fatal(err)
+		}
+		sleep(10 * time.Second)
+		if !b.MayBeMember(own + 1) {
+			w.Error("excluded, though nobody knows whose znode this is")
+		}
+	})
+}

@@ -58,7 +58,8 @@
 //     owned again within a bound: the time that handlers take, at most
 //     RebalanceTimeout, or the session timeout and a tick after a crash; unless a
 //     persistent znode stands in the place of its claim, which an operator has to
-//     delete ([ErrPersistentClaim]).
+//     delete ([ErrPersistentClaim]); or an ephemeral one of a session that is no member's
+//     ([ErrForeignClaim]).
 //   - Observer hears of Claimed after the claim was acknowledged and verified, and
 //     of Released before the release is sent.
 //   - A release is never a delete alone, so it can't remove another's claim.

@@ -35,6 +35,15 @@ var (
 	// the first of many: they have to be deleted by hand. Then the partition is
 	// claimed at once. Until then it is told again once per session timeout.
 	ErrPersistentClaim = errors.New("ownership: a persistent znode blocks the partition")
+	// ErrForeignClaim tells of partitions that this member should own and can't
+	// claim, because in the place of the claim stands an ephemeral znode that is
+	// no member's: its data is no claim's record, or it has stood for the session
+	// timeout and RebalanceTimeout while its session was no member's. The text names
+	// the znodes, or the first of many, with their sessions: they go when the process
+	// that has the session ends. Then the partition is claimed at once. Until then
+	// it is told again once per session timeout. A member that leaves, and whose
+	// RebalanceTimeout is longer than this one's, looks the same while it drains.
+	ErrForeignClaim = errors.New("ownership: a foreign znode blocks the partition")
 	// ErrCallback tells of a handler, or a callback of the options, that
 	// panicked, or ended its goroutine; the text names the panic. A handler that
 	// did has returned, a partition for which Accept did is not claimed, and the

@@ -68,6 +68,8 @@ func (s scripted) plan(p *Plan) *plan {
 	}
 }
 
+func (s scripted) mayBeMember(int64) bool { return true } // nothing is known of sessions
+
 func (s scripted) alive(context.Context) error { return nil }
 
 func (s scripted) waiting() string {

@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -194,21 +193,12 @@ func (r *inspection) countOwned() {
 
 // disagree adds what is odd about claims to the disagreements.
 func (r *inspection) disagree() {
-	for _, d := range []struct {
-		kind  status.DisagreementKind
-		names []string
-		text  string
-	}{
-		{status.PersistentClaim, r.persistent, "A znode that no session owns stands in the place of the claim, so that nobody can claim the partition. " +
-			"Once nobody works on it, delete " + r.paths.owners + "/<partition>."},
-		{status.OrphanClaim, r.orphans, "The owner is no member, or joined again in another session. Members that leave finish their work so, for RebalanceTimeout at most. " +
-			"If it lasts longer, end that process: its claims go with its session."},
-		{status.StrayClaim, r.strays, "The claim is of a partition that is not in the group's set. It goes when its owner has finished; one that no session owns can be deleted."},
-		{status.UnreadableClaim, r.unreadable, "The claim's data is not what members write, or may not be read. Nobody can claim the partition before that session ends."},
+	for kind, names := range map[status.DisagreementKind][]string{
+		status.PersistentClaim: r.persistent, status.OrphanClaim: r.orphans, status.StrayClaim: r.strays, status.UnreadableClaim: r.unreadable,
 	} {
-		if len(d.names) > 0 {
-			r.group.Disagreements = append(r.group.Disagreements, status.NewDisagreement(d.kind, d.text, d.names...))
+		if len(names) > 0 {
+			r.group.Disagreements = append(r.group.Disagreements, claimDisagreement(kind, r.paths, names))
 		}
 	}
-	slices.SortStableFunc(r.group.Disagreements, func(a, b status.Disagreement) int { return cmp.Compare(a.Kind, b.Kind) })
+	sortDisagreements(r.group.Disagreements)
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // unclaimed is how many partitions are not claimed, by reason.
-type unclaimed struct{ budget, name, persistent, refused, stuck int }
+type unclaimed struct{ budget, foreign, name, persistent, refused, stuck int }
 
 // wantUnclaimed checks the metric that counts them.
 func wantUnclaimed(t *testing.T, reg *prometheus.Registry, n unclaimed) {
@@ -29,11 +29,12 @@ func wantUnclaimed(t *testing.T, reg *prometheus.Registry, n unclaimed) {
 # HELP kiel_unclaimed_partitions Partitions that were allocated to this member and that it does not claim, by reason.
 # TYPE kiel_unclaimed_partitions gauge
 kiel_unclaimed_partitions{group="g",reason="budget"} %d
+kiel_unclaimed_partitions{group="g",reason="foreign"} %d
 kiel_unclaimed_partitions{group="g",reason="name"} %d
 kiel_unclaimed_partitions{group="g",reason="persistent"} %d
 kiel_unclaimed_partitions{group="g",reason="refused"} %d
 kiel_unclaimed_partitions{group="g",reason="stuck"} %d
-`, n.budget, n.name, n.persistent, n.refused, n.stuck)
+`, n.budget, n.foreign, n.name, n.persistent, n.refused, n.stuck)
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_unclaimed_partitions"); err != nil {
 		t.Error(err)
 	}

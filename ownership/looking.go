@@ -11,7 +11,6 @@ import (
 	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
 )
 
 // readers is how many reads of one look are under way at a time.
@@ -121,8 +120,8 @@ func (k *keeper) list(ctx context.Context, inc *session.Incarnation) (claimNames
 }
 
 // await waits until the claim of id is free or ours (fateGone, fateUnsure), and
-// tells conflict of each znode in the way: its holder, as status.Shown has it, and whether it is persistent. It ends with fateUnsent when ctx does.
-func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id kiel.Partition, conflict func(holder string, persistent bool)) finding {
+// tells conflict of each znode in the way, again when its data changes. It ends with fateUnsent when ctx does.
+func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id kiel.Partition, conflict func(standing)) finding {
 	var seen int64
 	for {
 		data, owner, watch, err := inc.GetW(ctx, k.paths.owner(id))
@@ -138,10 +137,9 @@ func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id kiel.Pa
 			watch.Stop()
 			return finding{id: id, fate: fateUnsure}
 		}
-		if owner.Czxid != seen {
-			seen = owner.Czxid
-			held, _ := decode(data) // of what can't be read nobody is known
-			conflict(status.Shown(held.Owner), persistent(owner))
+		if owner.Mzxid != seen {
+			seen = owner.Mzxid
+			conflict(standingOf(data, owner))
 		}
 		select {
 		case <-watch.C():

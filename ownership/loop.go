@@ -74,28 +74,30 @@ type loop struct {
 	stuck, full                  int       // parts that are stuck, or without room
 	fullTold                     int       // parts of which the lack of room was reported
 	freed                        bool      // something was released: there may be room again
-	blocked                      int       // parts that are blocked
-	blockedNews                  bool      // … and a report of them is due in a moment
+	blockedNews                  bool      // a report of parts that are blocked is due in a moment
 	lostAt                       time.Time // when trust ended that claims were lost with, until they stand again
 	vanishedAt                   time.Time // when the first of the claims vanished that limitVanished counts
 	vanished                     int
 	unowned                      unowned
+
+	blocked map[status.DisagreementKind]int // parts by what blocks them
 }
 
 func newLoop(ctx context.Context, o *Owner) *loop {
 	off := sabotage.Of(ctx)
 	return &loop{
-		o:      o,
-		keeper: newKeeper(o, off),
-		off:    off,
-		base:   context.WithoutCancel(ctx),
-		inbox:  make(chan func(), inboxLen),
-		done:   make(chan struct{}),
-		tell:   o.tell,
-		errors: o.errors,
-		parts:  map[kiel.Partition]*part{},
-		told:   map[kiel.Partition]bool{},
-		sent:   map[kiel.Partition]bool{},
+		o:       o,
+		keeper:  newKeeper(o, off),
+		off:     off,
+		base:    context.WithoutCancel(ctx),
+		inbox:   make(chan func(), inboxLen),
+		done:    make(chan struct{}),
+		tell:    o.tell,
+		errors:  o.errors,
+		parts:   map[kiel.Partition]*part{},
+		told:    map[kiel.Partition]bool{},
+		sent:    map[kiel.Partition]bool{},
+		blocked: map[status.DisagreementKind]int{},
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	reasonBudget     = "budget"     // the session's claims take too much room
 	reasonStuck      = "stuck"      // an older handler still runs
 	reasonPersistent = "persistent" // a persistent znode stands in the claim's place
+	reasonForeign    = "foreign"    // an ephemeral znode that is no member's stands in the claim's place
 	resultOK         = "ok"         // of kiel_claims_total
 	resultConflict   = "conflict"   // held by another
 	resultTimeout    = "timeout"    // no answer
@@ -33,7 +34,7 @@ const (
 
 // reasons are those of kiel_unclaimed_partitions.
 func reasons() []string {
-	return []string{reasonName, reasonRefused, reasonBudget, reasonStuck, reasonPersistent}
+	return []string{reasonName, reasonRefused, reasonBudget, reasonStuck, reasonPersistent, reasonForeign}
 }
 
 type metrics struct {

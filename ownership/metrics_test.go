@@ -67,7 +67,7 @@ kiel_rebalances_failed_total{group="g",stage="revoke"} 2
 		}
 		for name, want := range map[string]int{
 			"kiel_claim_wait_seconds": 1, "kiel_rebalance_duration_seconds": 2, "kiel_assignment_divergence_total": 1,
-			"kiel_member_info": 1, "kiel_unclaimed_partitions": 5,
+			"kiel_member_info": 1, "kiel_unclaimed_partitions": 6,
 		} {
 			if n, err := testutil.GatherAndCount(reg, name); err != nil || n != want {
 				t.Errorf("%s: %d series, want %d, error %v", name, n, want, err)

@@ -51,7 +51,6 @@ type part struct {
 	stop     context.CancelFunc // ends waiting
 	outdated bool               // the claim was not sent, because a newer plan or the end of trust is on its way
 	noRoom   bool               // the session has no room for the claim
-	blocked  bool               // a persistent znode stands in the claim's place
 	paused   bool               // no request before the pause is over
 	failures int                // of requests, in a row
 	vanished int                // of claims that a third party ended before they were steady, in a row
@@ -62,6 +61,11 @@ type part struct {
 	between  bool               // another may have owned it since then: the session, or the plan, was another
 	origin   origin             // of the claim that was sent last, or stands
 	trouble  error              // why there is a pause
+
+	other        standing                // what stands in the claim's place, while it is waited for
+	blocked      status.DisagreementKind // why that does not go as a member's claim does; "" if it does
+	strange      int64                   // the czxid of what was waited for last
+	strangeSince time.Time               // since when its session is known to be no member's; zero while it may be one's
 
 	claim    *Claim // stands, verified or about to be; nil when none, or lost, or being released
 	opened   bool   // Claimed was told of it

@@ -38,6 +38,8 @@ func TestPersistentClaim(t *testing.T) {
 				t.Errorf("%q says nothing of %s", err, want)
 			}
 		}
+		a.wantDisagreements("persistent-claim t:1")
+		b.wantDisagreements()
 		before := a.told(ownership.ErrPersistentClaim)
 		time.Sleep(5 * time.Minute)
 		if n := a.told(ownership.ErrPersistentClaim) - before; n < 5 || n > 40 {
@@ -51,6 +53,7 @@ func TestPersistentClaim(t *testing.T) {
 		}
 		a.owns(100*time.Millisecond, items(3))
 		wantUnclaimed(t, reg, unclaimed{})
+		a.wantDisagreements()
 		before = len(a.errors())
 		time.Sleep(time.Minute)
 		if errs := a.errors(); len(errs) > before {
@@ -134,7 +137,7 @@ func TestForeignClaimIsNotPersistent(t *testing.T) {
 			if err := inc.EnsurePath(t.Context(), owners); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := inc.Create(t.Context(), owners+"/t:0", nil, session.Ephemeral); err != nil {
+			if _, err := inc.Create(t.Context(), owners+"/t:0", []byte(`{"owner":"other"}`), session.Ephemeral); err != nil {
 				t.Fatal(err)
 			}
 		}

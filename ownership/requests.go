@@ -171,20 +171,18 @@ func (l *loop) wait(p *part) {
 		}
 	})
 	l.wg.Go(func() {
-		f := l.keeper.await(ctx, inc, p.id, func(holder string, persistent bool) {
+		f := l.keeper.await(ctx, inc, p.id, func(s standing) {
 			l.o.metrics.claims.WithLabelValues(resultConflict).Inc()
-			l.o.log.Debug("partition is held by another", "partition", p.id.String(), "holder", holder, "persistent", persistent)
-			l.post(func() {
-				p.holder = holder
-				l.setBlocked(p, persistent)
-			})
+			l.o.log.Debug("partition is held by another", "partition", p.id.String(), "holder", s.holder, "persistent", s.persistent, "session_id", fmt.Sprintf("0x%x", uint64(s.session)))
+			l.post(func() { l.onStanding(p, s) })
 		})
 		l.post(func() {
 			ended()
 			stop()
 			late.Stop()
 			p.busy, p.stop, p.late = idle, nil, false
-			l.setBlocked(p, false)
+			p.other = standing{}
+			l.setBlocked(p, "")
 			l.recovered(troubleHeld, p.id.String())
 			if l.zk != nil && l.zk.SessionID() == inc.SessionID() {
 				switch f.fate {
@@ -309,6 +307,7 @@ func (l *loop) scheduleSweep(inc *session.Incarnation) {
 				}
 				if l.inc == inc {
 					l.reportBlocked() // again, as long as there are any
+					l.judgeAll()
 				}
 				l.scheduleSweep(inc)
 			})

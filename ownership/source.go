@@ -24,6 +24,8 @@ type source interface {
 	current() *plan
 	// follow yields plans; it may skip, but always reaches the newest.
 	follow(ctx context.Context) iter.Seq[*plan]
+	// mayBeMember is the allocator's MayBeMember.
+	mayBeMember(session int64) bool
 	// status, alive and waiting are the allocator's Status, Alive and Waiting.
 	status() *status.Group
 	alive(ctx context.Context) error
@@ -60,6 +62,7 @@ func (a allocation) follow(ctx context.Context) iter.Seq[*plan] {
 	}
 }
 
+func (a allocation) mayBeMember(session int64) bool  { return a.MayBeMember(session) }
 func (a allocation) status() *status.Group           { return a.Status() }
 func (a allocation) alive(ctx context.Context) error { return a.Alive(ctx) }
 func (a allocation) waiting() string                 { return a.Waiting() }

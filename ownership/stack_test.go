@@ -47,6 +47,11 @@ func (w *world) joinFullWith(name string, zk session.Options, partitions []int32
 	}
 	m := &full{member: &member{w: w, name: name, client: client, ses: ses, done: make(chan struct{}), ended: make(chan struct{})}, alloc: alloc}
 	opts.Observer = func(e ownership.Event) { w.journal.event(name, e) }
+	opts.OnError = func(err error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.errs = append(m.errs, err)
+	}
 	m.owner, err = ownership.New(alloc, func(ctx context.Context, c *ownership.Claim) error {
 		defer w.journal.enter(name, c)()
 		return m.work(ctx, c)

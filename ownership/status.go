@@ -3,6 +3,7 @@ package ownership
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -24,42 +25,42 @@ func (o *Owner) Status() *status.Group {
 		g.Self = &status.Self{Name: o.source.Name()}
 	}
 	g.Self.Waiting = o.Waiting()
-	own, stuck := o.ownStatus(g.Self)
-	g.Self.Ready, g.Self.StuckHandlers = g.Self.Waiting == "", stuck
-	mergeOwn(g, own)
+	own := o.ownStatus(g.Self)
+	g.Self.Ready, g.Self.StuckHandlers = g.Self.Waiting == "", own.stuck
+	mergeOwn(g, own.partitions)
+	g.Disagreements = append(g.Disagreements, own.disagreements...)
+	sortDisagreements(g.Disagreements)
 	g.Troubles = errlog.Merge(g.Troubles, o.troubles.Troubles())
 	return g
 }
 
-// ownStatus describes what is this member's, and names the partitions whose handlers are stuck.
-func (o *Owner) ownStatus(self *status.Self) (own []status.Partition, stuck []string) {
+// ownStatus is what the loop knows.
+type ownStatus struct {
+	partitions    []status.Partition
+	stuck         []string // partitions whose handlers are stuck
+	disagreements []status.Disagreement
+}
+
+// ownStatus describes what is this member's.
+func (o *Owner) ownStatus(self *status.Self) ownStatus {
 	l := o.running()
 	if l == nil {
-		return nil, nil
+		return ownStatus{}
 	}
 	ctx, cancel := context.WithTimeout(l.base, statusLimit)
 	defer cancel()
-	type answer struct {
-		own   []status.Partition
-		stuck []string
-	}
-	answers := make(chan answer, 1) // the loop may answer when nobody waits any more
-	err := l.ask(ctx, func() {
-		var a answer
-		a.own, a.stuck = l.status()
-		answers <- a
-	})
-	if err == nil {
-		a := <-answers
-		return a.own, a.stuck
+	answers := make(chan ownStatus, 1) // the loop may answer when nobody waits any more
+	if err := l.ask(ctx, func() { answers <- l.status() }); err == nil {
+		return <-answers
 	}
 	if o.running() != nil {
 		self.Waiting = "the loop of the owner does not answer"
 	}
+	var own ownStatus
 	for _, info := range o.Owned() {
-		own = append(own, info.status(self.Name))
+		own.partitions = append(own.partitions, info.status(self.Name))
 	}
-	return own, nil
+	return own
 }
 
 // status describes an open claim.
@@ -124,24 +125,25 @@ func merge(p *status.Partition, planned status.Partition) {
 }
 
 // status describes the partitions of this member.
-func (l *loop) status() (own []status.Partition, stuck []string) {
+func (l *loop) status() ownStatus {
+	own := ownStatus{disagreements: l.disagreements()}
 	for id, p := range l.parts {
 		if p.stuck {
-			stuck = append(stuck, id.String())
+			own.stuck = append(own.stuck, id.String())
 		}
 		if l.keep(p) || p.claim != nil || p.held != heldNot { // else a handler runs for what is no more ours
-			own = append(own, l.statusOf(p))
+			own.partitions = append(own.partitions, l.statusOf(p))
 		}
 	}
 	for id, err := range l.refused {
 		if l.parts[id] == nil {
-			own = append(own, status.Partition{
+			own.partitions = append(own.partitions, status.Partition{
 				Topic: status.Shown(id.Topic), Partition: id.ID, State: status.Blocked, WaitsFor: status.ShownText(err.Error()),
 			})
 		}
 	}
-	slices.Sort(stuck)
-	return own, stuck
+	slices.Sort(own.stuck)
+	return own
 }
 
 // statusOf describes a partition.
@@ -174,8 +176,12 @@ func (l *loop) stateOf(p *part) (state status.State, waitsFor string) {
 		return status.Blocked, "its handler for an earlier claim, which has not returned"
 	case l.inc == nil:
 		return status.Claiming, "trust in the ZooKeeper session"
-	case p.blocked:
+	case p.blocked == status.PersistentClaim:
 		return status.Blocked, "a znode that no session owns, in the place of its claim: it has to be deleted by hand"
+	case p.blocked == status.UnreadableClaim:
+		return status.Blocked, fmt.Sprintf("a znode of session 0x%x in the place of its claim, which is no member's: end that process", uint64(p.other.session))
+	case p.blocked == status.OrphanClaim:
+		return status.Blocked, fmt.Sprintf("the claim of %s in session 0x%x, which is no member's: end that process", p.holder, uint64(p.other.session))
 	case p.busy == waiting && p.holder != "":
 		return status.Waiting, "the claim of " + status.Shown(p.holder)
 	case p.busy == waiting:

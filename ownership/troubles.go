@@ -16,6 +16,7 @@ const (
 	troubleVanished   = "vanished"         // a third party changed a claim's znodes
 	troubleHeld       = "held"             // another's claim stands for long
 	troublePersistent = "persistent-claim" // a persistent znode stands in a claim's place
+	troubleForeign    = "foreign-claim"    // an ephemeral znode that is no member's stands in a claim's place
 	troubleRoom       = "room"             // the session has no room for claims
 	troubleUnclaimed  = "unclaimed"        // refused by Accept, or by the name
 	troubleHandler    = "handler"          // a handler failed

@@ -218,7 +218,7 @@ const (
 	UnreadableZones  DisagreementKind = "unreadable-zones"
 	OddItem          DisagreementKind = "odd-item"         // Names are items of the set that are not name:number
 	PersistentClaim  DisagreementKind = "persistent-claim" // Names are partitions; a znode that no session owns is in the claim's place
-	OrphanClaim      DisagreementKind = "orphan-claim"     // Names are partitions whose claim names no member
+	OrphanClaim      DisagreementKind = "orphan-claim"     // Names are partitions whose claim names no member, or whose session is no member's
 	StrayClaim       DisagreementKind = "stray-claim"      // Names are claims of partitions that are not in the set
 	UnreadableClaim  DisagreementKind = "unreadable-claim" // Names are partitions
 )

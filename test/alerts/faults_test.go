@@ -137,8 +137,15 @@ func TestFaults(t *testing.T) {
 	f.quiet()
 
 	t.Log("a persistent znode in the place of a claim")
-	remove := f.squat("extra:0")
+	remove := f.squat("extra:0", 0)
 	f.fires("KielPersistentClaim")
+	remove()
+	f.owns(8)
+	f.quiet()
+
+	t.Log("an ephemeral znode of no member in the place of a claim")
+	remove = f.squat("extra:0", zk.FlagEphemeral)
+	f.fires("KielForeignClaim")
 	remove()
 	f.owns(8)
 	f.quiet()
@@ -168,8 +175,8 @@ func TestFaults(t *testing.T) {
 	f.checkBoard(began)
 }
 
-// squat puts a persistent znode where a claim stands, and returns what removes it.
-func (f *fleet) squat(partition string) (remove func()) {
+// squat puts a znode where a claim stands, and returns what removes it.
+func (f *fleet) squat(partition string, flags int32) (remove func()) {
 	f.t.Helper()
 	conn, _, err := zk.Connect(f.zk.Addrs(), 10*time.Second, zk.WithLogInfo(false))
 	if err != nil {
@@ -177,7 +184,7 @@ func (f *fleet) squat(partition string) (remove func()) {
 	}
 	path := "/kiel/groups/g/owners/" + partition
 	if _, err := conn.Multi(
-		&zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)},
+		&zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: flags},
 	); err != nil {
 		f.t.Fatal(err)
 	}

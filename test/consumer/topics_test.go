@@ -40,6 +40,7 @@ func TestTopicThatNobodyConsumes(t *testing.T) {
 # HELP kiel_unclaimed_partitions Partitions that were allocated to this member and that it does not claim, by reason.
 # TYPE kiel_unclaimed_partitions gauge
 kiel_unclaimed_partitions{group="g",reason="budget"} 0
+kiel_unclaimed_partitions{group="g",reason="foreign"} 0
 kiel_unclaimed_partitions{group="g",reason="name"} 0
 kiel_unclaimed_partitions{group="g",reason="persistent"} 0
 kiel_unclaimed_partitions{group="g",reason="refused"} %d
