@@ -65,7 +65,7 @@ func TestGracefulStopIsSilent(t *testing.T) {
 	}
 	for how, end := range ends {
 		for name, result := range results {
-			for _, late := range []time.Duration{0, time.Second} {
+			for _, late := range []time.Duration{0, 900 * time.Millisecond} { // after a second Close names what it waits for
 				for _, returned := range []bool{true, false} {
 					t.Run(fmt.Sprintf("%s, %s, after %v, errors returned: %v", how, name, late, returned), func(t *testing.T) {
 						bubble(t, func(t *testing.T) { stopGracefully(t, watcher{late: late, result: result}, returned, end) })
