@@ -244,7 +244,8 @@
 //     sarama.ErrSessionHeartbeatFailed only when the member can't join again.
 //   - Kafka out of reach: sarama reports an error for each partition, the session ends, and Consume returns an error. Here the
 //     session goes on, and reads again when Kafka is back; the log says why it waits, every 10 s, and when it has recovered. The
-//     connection to ZooKeeper says who owns what meanwhile.
+//     connection to ZooKeeper says who owns what meanwhile. With Options.LeaveWithoutKafkaAfter the member leaves then, and the
+//     same call joins again, with another session.
 //   - Errors that nobody reads: When the channel is full, sarama drops the newest error. Here it drops the oldest, and counts it:
 //     the newest error describes the present state. Close of sarama takes the remaining errors from the channel, and returns the
 //     last. Here it returns nil and leaves the errors to be read.

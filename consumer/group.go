@@ -45,6 +45,9 @@ type Group struct {
 	joinAfter time.Time // until when the next membership waits because Kafka's ACLs have refused the last one; zero when they have not
 	refusals  int       // number of memberships that were refused one after the other
 
+	waitsForBroker bool // the member has left because it is cut off from Kafka, and is to join again
+
+	cutOff     cutOff    // only the running call uses it
 	setupAfter time.Time // the time before which Setup is not called; only the running call uses it
 }
 
@@ -93,7 +96,8 @@ func (g *Group) Name() string { return g.settings.Name }
 // Consume calls handler as sarama's cooperative groups do. Setup is called once, when this member has joined. Claims then has the
 // partitions that are this member's or are about to be, and Setup may mark and reset their offsets to say where they start.
 // ConsumeClaim is called for each partition that the member comes to own, on a goroutine of its own, while others go on. Cleanup
-// is called once at the end, when every ConsumeClaim has returned, if that is in time. The package's page says what differs.
+// is called once at the end, when every ConsumeClaim has returned, if that is in time. The package's page says what differs. Only
+// with Options.LeaveWithoutKafkaAfter a call may have several sessions, one after the other, each with its Setup and Cleanup.
 //
 // While one call runs, another returns ErrBusy; after Close it returns sarama.ErrClosedConsumerGroup.
 func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) error {

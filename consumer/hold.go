@@ -26,8 +26,12 @@ func (o *opening) hold() {
 	o.lastCommit(o.member.committer.Store)
 }
 
-// lastCommit calls commit for the partition's tracker, and logs its failure.
+// lastCommit calls commit for the partition's tracker, and logs its failure. A member that is cut off from Kafka commits nothing.
 func (o *opening) lastCommit(commit func(context.Context, *offsets.Tracker) error) {
+	if o.member.isCutOff() {
+		o.abandon()
+		return
+	}
 	ctx := o.claim.Context()
 	if err := commit(ctx, o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) && !o.member.isMissing(ctx, o.tp.Topic, err) {
 		o.member.group.log.FailedWarn(kindCommit, o.tp.String(), err)

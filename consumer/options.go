@@ -94,6 +94,21 @@ type Options struct {
 	// StopTimeout is how long leaving the group may take. A 20th of it, half a second at most, is kept for Cleanup. 0 is 30 s.
 	StopTimeout time.Duration
 
+	// LeaveWithoutKafkaAfter is how long this member may be without an answer of any broker before it leaves the group, so that
+	// the others get its partitions. 0 is never: its partitions wait for Kafka to be in reach again. Less than 10 s counts as 10 s,
+	// because Kafka counts as out of reach no earlier. Kafka's own groups expel such a member after 45 s.
+	//
+	// The member leaves only while its ZooKeeper session is trusted and another member is in the group. Handlers are asked to
+	// finish, and nothing is committed: messages that were marked and not committed are handled again. The session's context ends
+	// with sarama.ErrSessionHeartbeatFailed. Consume or Run goes on, and joins again when a broker answers, with Cleanup of this
+	// session and Setup of the next. The first pause before that is 5 s; from leave to leave it doubles, up to 5 minutes, and is 5 s
+	// again after a membership that has lasted for 5 minutes.
+	//
+	// A member can't tell whether the others reach Kafka. If nobody does, each member but the last leaves once and joins once. The
+	// first member in the order of names leaves 20 s later than the others, so that it is the last one and stays. If members notice
+	// at times that lie further apart, the group may be without a member until Kafka is back.
+	LeaveWithoutKafkaAfter time.Duration
+
 	// CommitInterval is how often marked offsets are committed. 0 is Config.Consumer.Offsets.AutoCommit.Interval, 1 s unless
 	// changed. It has no effect when AutoCommit.Enable is false.
 	CommitInterval time.Duration
@@ -255,6 +270,7 @@ func (f *faults) checkNumbers(opts Options) {
 		{"RebalanceTimeout", opts.RebalanceTimeout},
 		{"StopTimeout", opts.StopTimeout},
 		{"CommitInterval", opts.CommitInterval},
+		{"LeaveWithoutKafkaAfter", opts.LeaveWithoutKafkaAfter},
 	} {
 		if d.value < 0 {
 			f.add("option %s: %v is less than 0", d.field, d.value)

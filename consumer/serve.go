@@ -24,10 +24,11 @@ import (
 var errNotJoined = errors.New("consumer: not joined")
 
 // serve runs one call of Consume or Run as a session on the membership of topics. It returns when ctx, the membership or the
-// session ends. user makes the user's part of the session. ctx is derived from caller, the context that the user gave.
+// session ends. After a member has left because it is cut off from Kafka, it joins again, and begins another session. user makes
+// the user's part of a session. ctx is derived from caller, the context that the user gave.
 func (g *Group) serve(ctx, caller context.Context, topics *topiclist.List, user func(*membership, *consumeSession) sessionUser) error {
 	for {
-		m, err := g.join(ctx, topics)
+		m, err := g.rejoin(ctx, func() (*membership, error) { return g.join(ctx, topics) })
 		if errors.Is(err, errNotJoined) {
 			return nil // ctx has ended
 		}
@@ -37,7 +38,11 @@ func (g *Group) serve(ctx, caller context.Context, topics *topiclist.List, user 
 		s := newConsumeSession(ctx, caller)
 		s.user = user(m, s)
 		if m.begin(s) {
-			return m.serve(ctx, s)
+			if err := m.serve(ctx, s); err != nil || ctx.Err() != nil || !m.isCutOff() {
+				return err
+			}
+			g.cutOff.left(m.refusals.began)
+			continue
 		}
 		s.finish() // the membership has ended meanwhile: join returns why
 	}

@@ -16,6 +16,7 @@ const (
 	waitsForConsume = "Consume was not called"
 	waitsForAnother = "Consume has returned and was not called again"
 	waitsForTopics  = "Kafka to describe the topics"
+	waitsForBroker  = "a broker of Kafka to answer, to join the group again"
 	waitsForNothing = "nothing: the group is closed"
 )
 
@@ -51,13 +52,15 @@ func (g *Group) Status() *status.Group {
 // ready as before. Waiting does not block.
 func (g *Group) Waiting() string {
 	g.mu.Lock()
-	m, closed, called, running := g.current, g.closed, g.called, g.running != nil
+	m, closed, called, running, cutOff := g.current, g.closed, g.called, g.running != nil, g.waitsForBroker
 	g.mu.Unlock()
 	switch {
 	case m != nil:
 		return m.owner.Waiting()
 	case closed:
 		return waitsForNothing
+	case running && cutOff:
+		return waitsForBroker
 	case running:
 		return waitsForTopics
 	case called:

@@ -12,7 +12,8 @@ import (
 // errAway says that Kafka is out of reach.
 var errAway = errors.New("consumer: no broker of Kafka answers")
 
-// watchKafka logs when Kafka gets out of reach, and when it is back, until ctx ends. While Kafka answers it sleeps.
+// watchKafka logs when Kafka gets out of reach, and when it is back, until ctx ends. It makes the member leave when it is cut off
+// for long enough. While Kafka answers watchKafka sleeps.
 func (m *membership) watchKafka(ctx context.Context) {
 	changed := m.group.reach.Changed()
 	timer := time.NewTimer(0)
@@ -24,7 +25,11 @@ func (m *membership) watchKafka(ctx context.Context) {
 		case <-changed:
 		case <-timer.C:
 		}
-		if wait := m.group.logReach(); wait > 0 {
+		wait := m.group.logReach()
+		if leave := m.leaveCutOff(); leave > 0 && (wait == 0 || leave < wait) {
+			wait = leave
+		}
+		if wait > 0 {
 			timer.Reset(wait)
 		} else {
 			timer.Stop()
