@@ -74,22 +74,18 @@ type claimSession struct {
 	ctx context.Context //nolint:containedctx // has the claimSession as a value for SessionOf
 }
 
-// of returns the Session for p's ConsumeClaim. end ends its context with the cause of p's end, and may be called more than once.
+// of returns the Session for p's ConsumeClaim. end, which is called when p's context has ended, ends the session's context with
+// the cause of that. It may be called more than once.
 func (s *groupSession) of(p *Partition) (_ *claimSession, end func()) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	out := &claimSession{groupSession: s}
 	out.ctx = context.WithValue(ctx, sessionKey{}, out)
-	stop := func() {
+	return out, func() {
 		cause := context.Cause(p.ctx)
 		if why := s.left(); why != nil { // the partitions are revoked for that reason
 			cause = why
 		}
 		cancel(cause)
-	}
-	unhook := context.AfterFunc(p.ctx, stop)
-	return out, func() {
-		unhook()
-		stop()
 	}
 }
 
