@@ -7,8 +7,9 @@ import (
 )
 
 // CheckPath returns an error wrapping ErrInvalidPath unless path is absolute and normal: it begins with "/", does not end with
-// one (but for the root), has no empty, "." or ".." component, is valid UTF-8, and has no character that ZooKeeper refuses
-// (controls, private use, the specials U+FFF0 to U+FFFF).
+// one (but for the root), has no empty, "." or ".." component, is valid UTF-8, and has no character that ZooKeeper refuses:
+// controls, private use (U+E000 to U+F8FF), and everything from U+FFF0 on, with it all characters above U+FFFF, such as emoji. (Java
+// sees those as pairs of surrogates, which ZooKeeper refuses.)
 func CheckPath(path string) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w %s: %s", ErrInvalidPath, quote(path), fmt.Sprintf(format, args...))
@@ -32,8 +33,7 @@ func CheckPath(path string) error {
 		}
 	}
 	for i, r := range path {
-		switch {
-		case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xf000 && r <= 0xf8ff, r >= 0xfff0 && r <= 0xffff:
+		if r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xe000 && r <= 0xf8ff || r >= 0xfff0 {
 			return bad("%q at byte %d is not allowed in ZooKeeper", r, i)
 		}
 	}
