@@ -16,18 +16,22 @@ const (
 )
 
 // call sends the request f through go-zookeeper, and waits for its outcome, or for the end of ctx or of the ZooKeeper session.
-// call repeats f while surely nothing was done; a read also when its reply was lost.
+// call repeats f while surely nothing was done; a read also when its reply was lost. w is what f writes, nil for a read.
 //
 // f runs on a goroutine of its own, because go-zookeeper knows no contexts. f may still run when call has returned; its result is
 // then dropped. A write that its caller gave up may not even be in go-zookeeper's queue at that time. So later calls wait for its
 // outcome: a read that looks for a write must be sent after it.
-func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T, error)) (T, error) {
+func call[T any](ctx context.Context, c *client, w *sending, f func(*zk.Conn) (T, error)) (T, error) {
 	type outcome struct {
 		value T
 		err   error
 	}
 	var none T
+	write := w != nil
 	for retry := firstRetry; ; retry = min(2*retry, longRetry) {
+		if err := c.admit(ctx, w); err != nil {
+			return none, err
+		}
 		if err := c.ready(ctx); err != nil {
 			return none, err
 		}
@@ -35,7 +39,7 @@ func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T
 		started := c.start(func() {
 			defer func() { <-c.calls }()
 			defer close(over)
-			value, err := f(c.zk)
+			value, err := send(c, w, f)
 			result <- outcome{value, err}
 		})
 		if !started {
@@ -77,6 +81,19 @@ func call[T any](ctx context.Context, c *client, write bool, f func(*zk.Conn) (T
 			return none, err
 		}
 	}
+}
+
+// send calls f, and records the outcome of w if it is a large write.
+func send[T any](c *client, w *sending, f func(*zk.Conn) (T, error)) (T, error) {
+	if !w.large() {
+		return f(c.zk)
+	}
+	c.s.oversized.begin(*w)
+	value, err := f(c.zk)
+	lost := serverError(err)
+	unanswered := errors.Is(lost, errLost) || errors.Is(lost, ErrBusy) || errors.Is(lost, ErrSessionExpired)
+	c.s.oversized.end(*w, !unanswered, c.s.now())
+	return value, err
 }
 
 // unfinished returns the error of a request that was sent, or queued for sending, and has no known outcome.

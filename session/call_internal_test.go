@@ -21,7 +21,7 @@ func TestLookAfterAWriteThatWasGivenUp(t *testing.T) {
 		queued, wrote := make(chan struct{}), false
 		given := make(chan error)
 		go func() {
-			_, err := call(ctx, c, true, func(*zk.Conn) (struct{}, error) {
+			_, err := call(ctx, c, &sending{}, func(*zk.Conn) (struct{}, error) {
 				<-queued
 				wrote = true
 				return struct{}{}, nil
@@ -34,7 +34,7 @@ func TestLookAfterAWriteThatWasGivenUp(t *testing.T) {
 			t.Fatalf("given up: %v", err)
 		}
 		look := func(ctx context.Context) (bool, error) {
-			return call(ctx, c, false, func(*zk.Conn) (bool, error) { return wrote, nil })
+			return call(ctx, c, nil, func(*zk.Conn) (bool, error) { return wrote, nil })
 		}
 		hurried, stop := context.WithCancel(t.Context())
 		stop()

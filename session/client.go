@@ -129,7 +129,7 @@ func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, er
 		zk.WithEventCallback(c.event),
 		zk.WithLogger(zkLogger{c.log}),
 		zk.WithLogInfo(false),
-		zk.WithMaxBufferSize(maxReply),
+		zk.WithMaxBufferSize(s.opts.MaxAnswer),
 		zk.WithMaxConnBufferSize(s.opts.MaxPacket+bufferMargin),
 	)
 	if err != nil {
@@ -331,6 +331,7 @@ func (c *client) linkDown(n *netConn, err error) {
 		c.s.recordError(err)
 		c.log.Warn("connection lost", keyServer, n.address, keyError, err)
 	}
+	c.judge(n, err)
 	c.watches.wakeAll()
 	c.s.nudge()
 }
@@ -349,7 +350,7 @@ func (c *client) drop(err error) {
 	n := c.conn
 	c.mu.Unlock()
 	if n != nil {
-		n.fail(err)
+		n.drop(err)
 	}
 }
 

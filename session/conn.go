@@ -30,10 +30,16 @@ type netConn struct {
 	limit   time.Duration // how long the handshake may take
 	closing sync.Once     // of fail
 	ready   atomic.Bool   // the handshake is over
+	dropped atomic.Bool   // this side has ended the connection
 	written instant       // when the connect request was written
+	down    chan struct{} // closed when the connection is broken, or closed
+
+	answered   chan struct{} // closed when a request was answered, for the first time
+	toAnswered func()        // closes answered
 
 	buf  []byte // the frame read last
 	rest []byte // the part of buf that was not passed on yet
+	skip int    // the size of what is left of an answer that is too large, behind rest
 
 	mu      sync.Mutex
 	pending map[int32]request // the requests not answered yet, by xid
@@ -41,15 +47,21 @@ type netConn struct {
 
 // request is what netConn must know of a request to check its answer.
 type request struct {
-	op   int32 // ZooKeeper's number of the operation
-	size int   // of the request's frame, in bytes
+	op    int32   // ZooKeeper's number of the operation
+	size  int     // of the request, in bytes, without its length
+	begun instant // when a large request was about to be written
 }
 
-// largest returns how large the frame of the answer may be.
-func (r request) largest() int {
+// mayBeLarge reports whether the answer has data, children or an ACL.
+func (r request) mayBeLarge() bool {
+	return r.op == opGetData || r.op == opChildren2 || r.op == opGetACL
+}
+
+// largest returns how large the frame of the answer may be, of which most is the limit for any answer.
+func (r request) largest(most int) int {
 	switch r.op {
 	case opGetData, opChildren2, opGetACL:
-		return maxReply
+		return most
 	case opMulti:
 		return smallReply + 4*r.size // the worst case is a stat for each set of empty data
 	case opCreate, opSync:
@@ -60,13 +72,17 @@ func (r request) largest() int {
 }
 
 func newNetConn(c *client, raw net.Conn, address string, limit time.Duration) *netConn {
+	answered := make(chan struct{})
 	return &netConn{
 		Conn:    raw,
 		c:       c,
 		address: address,
 		r:       bufio.NewReaderSize(raw, 16<<10),
 		limit:   limit,
+		down:    make(chan struct{}),
 		pending: make(map[int32]request),
+
+		answered: answered, toAnswered: sync.OnceFunc(func() { close(answered) }),
 	}
 }
 
@@ -106,8 +122,12 @@ func (n *netConn) Write(b []byte) (int, error) {
 func (n *netConn) register(b []byte) []byte {
 	xid, op := int32(binary.BigEndian.Uint32(b[4:])), int32(binary.BigEndian.Uint32(b[8:]))
 	if xid >= 0 {
+		r := request{op: op, size: len(b) - 4}
+		if r.size >= largeWrite {
+			r.begun = n.c.s.now()
+		}
 		n.mu.Lock()
-		n.pending[xid] = request{op, len(b)}
+		n.pending[xid] = r
 		n.mu.Unlock()
 	}
 	if op != opExists && op != opGetData && op != opChildren2 {
@@ -211,8 +231,8 @@ func (n *netConn) largest() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if length := binary.BigEndian.Uint32(head); length < headerSize || length > maxReply {
-		return maxReply, nil // readFrame refuses this length
+	if length := binary.BigEndian.Uint32(head); length < headerSize || length > incredible {
+		return n.c.opts.MaxAnswer, nil // readFrame refuses this length
 	}
 	if head, err = n.r.Peek(4 + headerSize); err != nil {
 		return 0, err
@@ -229,13 +249,63 @@ func (n *netConn) largest() (int, error) {
 		if !known {
 			return 0, malformed("xid %d of no request", xid)
 		}
-		return asked.largest(), nil
+		return asked.largest(n.c.opts.MaxAnswer), nil
 	}
+}
+
+// refuse looks whether the next frame is the answer to a read, and too large. If so it returns an error answer in its place, whose
+// code is the size (see codeError). What is left of the frame is read, and dropped, before the next one: the connection, and what
+// others wait for on it, need not end with it.
+func (n *netConn) refuse() ([]byte, error) {
+	head, err := n.r.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	length := binary.BigEndian.Uint32(head)
+	if int64(length) <= int64(n.c.opts.MaxAnswer) || length > incredible {
+		return nil, nil
+	}
+	if head, err = n.r.Peek(4 + headerSize); err != nil {
+		return nil, err
+	}
+	p := parser{rest: head[4:]}
+	xid, zxid := p.int32(), p.int64()
+	n.mu.Lock()
+	asked, known := n.pending[xid]
+	known = known && asked.mayBeLarge()
+	if known {
+		delete(n.pending, xid)
+	}
+	n.mu.Unlock()
+	if !known {
+		return nil, nil
+	}
+	n.toAnswered()
+	n.c.observeZxid(zxid)
+	frame := binary.BigEndian.AppendUint32(nil, headerSize)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(xid))
+	frame = binary.BigEndian.AppendUint64(frame, uint64(zxid))
+	frame = binary.BigEndian.AppendUint32(frame, length)
+	n.skip = 4 + int(length)
+	return frame, nil
+}
+
+// skipRest drops what is left of an answer that was too large. go-zookeeper's time limit for a frame holds for that, too.
+func (n *netConn) skipRest() error {
+	skipped, err := n.r.Discard(n.skip)
+	n.skip -= skipped
+	return err
 }
 
 // reply reads the next frame that go-zookeeper can use, and skips late answers to credentials.
 func (n *netConn) reply() ([]byte, error) {
 	for {
+		if err := n.skipRest(); err != nil {
+			return nil, err
+		}
+		if frame, err := n.refuse(); frame != nil || err != nil {
+			return frame, err
+		}
 		largest, err := n.largest()
 		if err != nil {
 			return nil, err
@@ -260,8 +330,12 @@ func (n *netConn) reply() ([]byte, error) {
 		op := n.pending[xid].op
 		delete(n.pending, xid)
 		n.mu.Unlock()
+		n.toAnswered()
 		n.c.observeZxid(zxid)
-		if code != 0 {
+		switch {
+		case code >= minMaxAnswer:
+			return nil, malformed("error code %d", code) // codeError would take it for a size
+		case code != 0:
 			return frame, nil
 		}
 		return frame, checkReply(op, p.rest)
@@ -272,13 +346,20 @@ func (n *netConn) reply() ([]byte, error) {
 func (n *netConn) fail(err error) {
 	n.closing.Do(func() {
 		n.c.linkDown(n, err)
+		close(n.down)
 		_ = n.Conn.Close() // err matters, not this error
 	})
 }
 
+// drop closes the connection, for the reason err, which is this side's.
+func (n *netConn) drop(err error) {
+	n.dropped.Store(true)
+	n.fail(err)
+}
+
 // Close closes the connection.
 func (n *netConn) Close() error {
-	n.fail(net.ErrClosed)
+	n.drop(net.ErrClosed)
 	return nil
 }
 

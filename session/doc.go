@@ -64,7 +64,12 @@
 //   - A server that sends garbage, or nothing, costs a connection and some time; never a panic or much memory. It has a second to
 //     accept the connection and another to answer the handshake; longer where the path is slow or all servers were too slow, but
 //     never more than T/4 each, or 2/3 T while there is no incarnation. Only answers to reads of data, of children or of an ACL
-//     may be large, up to 16 MiB of what was really sent.
+//     may be large, up to [Options].MaxAnswer of what was really sent. A larger one fails its read with [ErrAnswerTooLarge], and
+//     nothing else.
+//   - A write that is larger than the servers' jute.maxbuffer, at which they end the connection, costs three connections. After that,
+//     writes of its size are refused with [ErrCostsConnection] before they are sent: for ten seconds, and for longer each time that
+//     another was tried in vain. Only writes of 4 KiB and more are suspected. A link that is merely bad is no reason: the connection
+//     must end right after the write each time, last while the write is held back, and carry no other write of that size.
 //   - Run, Close and a Start that fails leave no goroutine behind, unless [Options].Dial does not return when its context ends.
 //
 // # Not guaranteed

@@ -49,8 +49,17 @@ var (
 	ErrRolledBack = errors.New("session: rolled back with its multi")
 	// ErrClosed says that the Session is closed or being closed, by Close or the end of Run's context. ClassFatal.
 	ErrClosed = errors.New("session: closed")
-	// ErrTooLarge says that a request is larger than Options.MaxPacket; nothing was sent. ClassFatal.
+	// ErrTooLarge says that a request is larger than Options.MaxPacket; nothing was sent. ClassFatal, unless the error wraps
+	// ErrCostsConnection, too.
 	ErrTooLarge = errors.New("session: request too large")
+	// ErrCostsConnection says that writes of this size, or smaller ones, have cost three connections lately, while other requests
+	// were answered: most likely the servers' jute.maxbuffer is smaller than Options.MaxPacket says. Nothing was sent. The error
+	// wraps ErrTooLarge, too. ClassBackoff: after ten seconds such a write is tried again; if that costs a connection, too, the
+	// next one is tried after twice that time, and so on up to five minutes.
+	ErrCostsConnection = errors.New("session: the servers end the connection")
+	// ErrAnswerTooLarge says that the answer to a read is larger than Options.MaxAnswer. ClassFatal: the same call fails again
+	// until the znode has less data, or fewer children.
+	ErrAnswerTooLarge = errors.New("session: answer too large")
 	// ErrEphemeralBudget says that the paths of this session's ephemeral znodes would take more than Options.EphemeralBudget
 	// bytes; nothing was sent. ClassFatal.
 	ErrEphemeralBudget = errors.New("session: budget of ephemeral znodes used up")
@@ -71,9 +80,12 @@ const (
 	ClassUncertain
 	// ClassFatal: the same call would fail again, or the caller itself ended the call.
 	ClassFatal
+	// ClassBackoff: nothing was done, and the same call would fail again at once. It may succeed after a while: repeat it after
+	// pauses that grow, and report the error.
+	ClassBackoff
 )
 
-// String returns "none", "retryable", "uncertain" or "fatal".
+// String returns "none", "retryable", "uncertain", "fatal" or "backoff".
 func (c Class) String() string {
 	switch c {
 	case ClassNone:
@@ -84,6 +96,8 @@ func (c Class) String() string {
 		return "uncertain"
 	case ClassFatal:
 		return "fatal"
+	case ClassBackoff:
+		return "backoff"
 	default:
 		return fmt.Sprintf("class %d", int(c))
 	}
@@ -102,6 +116,8 @@ func Classify(err error) Class {
 		return ClassFatal
 	case errors.Is(err, ErrSessionExpired), errors.Is(err, ErrTrustLost), errors.Is(err, ErrBusy):
 		return ClassRetryable
+	case errors.Is(err, ErrCostsConnection):
+		return ClassBackoff
 	default:
 		return ClassFatal
 	}

@@ -36,8 +36,8 @@ const (
 
 	minConnectReply = 36
 	maxConnectReply = 256
-	maxReply        = 16 << 20 // lists of children may be larger than any request that a server accepts
-	smallReply      = 4 << 10  // of replies without data, lists and paths
+	incredible      = 1 << 30 // no answer is longer
+	smallReply      = 4 << 10 // of replies without data, lists and paths
 	passwordSize    = 16
 
 	minGranted = 10 * time.Millisecond // go-zookeeper divides the timeout to get the period of a ticker

@@ -69,16 +69,16 @@ func TestReadFrame(t *testing.T) {
 		"length 8":       {append(be32(8), make([]byte, 8)...), true},
 		"length -1":      {be32(-1), true},
 		"length 2^31-1":  {be32(1<<31 - 1), true},
-		"above maximum":  {be32(maxReply + 1), true},
+		"above maximum":  {be32(defaultMaxAnswer + 1), true},
 		"cut off length": {be32(16)[:3], false},
 		"cut off body":   {append(be32(16), make([]byte, 15)...), false},
 		// A peer that announces much and sends little gets little memory.
-		"announced only": {be32(maxReply), false},
+		"announced only": {be32(defaultMaxAnswer), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			got, err := readFrame(bytes.NewReader(c.in), nil, headerSize, maxReply)
+			got, err := readFrame(bytes.NewReader(c.in), nil, headerSize, defaultMaxAnswer)
 			runtime.ReadMemStats(&after)
 			complete := len(c.in) >= 20 && len(c.in) == 4+int(binary.BigEndian.Uint32(c.in))
 			switch {
@@ -299,7 +299,7 @@ func FuzzConnectReply(f *testing.F) {
 				break
 			}
 			size := binary.BigEndian.Uint32(length)
-			if size > maxReply || first && size > maxConnectReply || !first && size < headerSize {
+			if size > defaultMaxAnswer || first && size > maxConnectReply || !first && size < headerSize {
 				t.Fatalf("a frame of %d bytes is handed on", size)
 			}
 			body := make([]byte, size)
@@ -342,7 +342,7 @@ func FuzzFrames(f *testing.F) {
 				t.Errorf("accepted a timeout of %v", reply.timeout)
 			}
 		}
-		frame, err = readFrame(bytes.NewReader(in), nil, headerSize, maxReply)
+		frame, err = readFrame(bytes.NewReader(in), nil, headerSize, defaultMaxAnswer)
 		if err == nil {
 			body := frame[4+headerSize:]
 			if checkEvent(body) == nil {

@@ -53,6 +53,9 @@ const (
 	opAllowance       = 256
 )
 
+// multi is the name of a Multi in errors.
+const multi = "multi"
+
 // OpSize returns how many bytes op adds to a packet at most, if the chroot and the ACL together take no more than 256 bytes. Keep
 // the sum for one Multi below Incarnation.MaxPacket.
 func OpSize(op Op) int { return op.size(nil, 0) + multiHeaderSize + opAllowance }
@@ -112,7 +115,7 @@ func (i *Incarnation) Multi(ctx context.Context, ops ...Op) ([]OpResult, error) 
 	for at, o := range ops {
 		requests[at] = o.request(i.c)
 	}
-	return i.write(ctx, "multi", ops, func(conn *zk.Conn) ([]OpResult, error) {
+	return i.write(ctx, multi, ops, func(conn *zk.Conn) ([]OpResult, error) {
 		replies, err := conn.Multi(requests...)
 		if err != nil {
 			for at, r := range replies {
@@ -149,14 +152,19 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 	send func(conn *zk.Conn) ([]OpResult, error),
 ) ([]OpResult, error) {
 	c := i.c
-	first := ops[0].path
+	first, most := ops[0].path, 0
 	var ephemerals []ephemeral
+	w := sending{op: name}
 	size := requestHeaderSize + multiHeaderSize
 	for _, o := range ops {
 		if err := o.check(); err != nil {
 			return nil, failure(name, o.path, err)
 		}
-		size += o.size(c.opts.ACL, len(c.opts.Chroot)) + multiHeaderSize
+		part := o.size(c.opts.ACL, len(c.opts.Chroot))
+		size += part + multiHeaderSize
+		if part > most {
+			most, w.path = part, o.path
+		}
 		if o.op == opCreate && o.mode.ephemeral() {
 			ephemerals = append(ephemerals, ephemeral{path: c.full(o.path), sequential: o.mode.sequential()})
 		}
@@ -165,11 +173,14 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 		return nil, failure(name, first, fmt.Errorf("%w: %d bytes in %d operations, the limit is %d",
 			ErrTooLarge, size, len(ops), c.opts.MaxPacket))
 	}
+	if w.size = size; name != multi {
+		w.size -= 2 * multiHeaderSize // the request of an operation alone
+	}
 	reserved, err := c.ephemerals.reserve(ephemerals)
 	if err != nil {
 		return nil, failure(name, first, err)
 	}
-	results, err := call(ctx, c, true, send)
+	results, err := call(ctx, c, &w, send)
 	switch {
 	case err == nil:
 		i.settle(reserved, ops, results)
@@ -179,6 +190,9 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 		return nil, failure(name, first, err)
 	}
 	c.ephemerals.refused(reserved)
+	if errors.Is(err, ErrCostsConnection) {
+		return nil, failure(name, w.path, err)
+	}
 	if refused, ok := errors.AsType[*MultiError](err); ok {
 		first = ops[refused.Index].path
 		if ops[refused.Index].op != opCreate {

@@ -139,12 +139,15 @@ func read[T any](ctx context.Context, i *Incarnation, name string, op int32, pat
 	if watch != unwatched {
 		w = i.join(watchKey{op: op, path: full, lasting: watch == lasting})
 	}
-	value, err := call(ctx, i.c, false, func(conn *zk.Conn) (T, error) { return f(conn, full) })
+	value, err := call(ctx, i.c, nil, func(conn *zk.Conn) (T, error) { return f(conn, full) })
 	if err != nil {
 		if w != nil {
 			w.Stop()
 		}
 		i.missing(full, err)
+		if errors.Is(err, ErrAnswerTooLarge) {
+			err = fmt.Errorf("%w, but Options.MaxAnswer is %d (whatever jute.maxbuffer the servers have)", err, i.c.opts.MaxAnswer)
+		}
 		return none, nil, failure(name, path, err)
 	}
 	return value, w, nil

@@ -102,6 +102,9 @@ type Options struct {
 	// keeps a buffer of that size, and 4 KiB more, to send from for as long as it lives, however small its requests are. (What it
 	// receives goes through another buffer, of 1.5 MiB, or of the largest answer on the connection so far.)
 	MaxPacket int
+	// MaxAnswer is the largest answer to accept, in bytes. A read of more fails with ErrAnswerTooLarge. Servers send as much data
+	// as their jute.maxbuffer allowed to store, and lists of children of any length. 0 means 16 MiB.
+	MaxAnswer int
 	// EphemeralBudget limits the bytes that the paths of one ZooKeeper session's ephemeral znodes take, with 4 more for each
 	// path. Servers end a session in one transaction, and after one that is too large they do not start any more
 	// (ZOOKEEPER-4306). 0 means 512 KiB.
@@ -123,6 +126,7 @@ const (
 	defaultMaxTimeout  = 40 * time.Second
 	defaultStopTimeout = 30 * time.Second
 	defaultMaxPacket   = 0xfffff - 1024 // the servers' default jute.maxbuffer, and room for what they add
+	defaultMaxAnswer   = 16 << 20       // lists of children may be larger than any request that a server accepts
 	defaultBudget      = 512 << 10
 	defaultPort        = "2181"
 
@@ -130,6 +134,8 @@ const (
 	maxTimeout   = time.Hour
 	minMaxPacket = 1024
 	maxMaxPacket = 64 << 20
+	minMaxAnswer = 64 << 10
+	maxMaxAnswer = 1 << 30
 )
 
 // withDefaults returns a copy in which defaults replace all zero values.
@@ -142,6 +148,7 @@ func (o Options) withDefaults() Options {
 		o.Chroot = ""
 	}
 	o.MaxPacket = cmp.Or(o.MaxPacket, defaultMaxPacket)
+	o.MaxAnswer = cmp.Or(o.MaxAnswer, defaultMaxAnswer)
 	o.EphemeralBudget = cmp.Or(o.EphemeralBudget, defaultBudget)
 	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
 	o.Auth = slices.Clone(o.Auth)
@@ -212,6 +219,12 @@ func (o Options) validate() error {
 	}
 	if o.MaxPacket > maxMaxPacket {
 		fault("MaxPacket: %d is more than %d", o.MaxPacket, maxMaxPacket)
+	}
+	if o.MaxAnswer < minMaxAnswer {
+		fault("MaxAnswer: %d is less than %d", o.MaxAnswer, minMaxAnswer)
+	}
+	if o.MaxAnswer > maxMaxAnswer {
+		fault("MaxAnswer: %d is more than %d", o.MaxAnswer, maxMaxAnswer)
 	}
 	if o.EphemeralBudget < 0 {
 		fault("EphemeralBudget: %d is less than 0", o.EphemeralBudget)

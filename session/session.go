@@ -16,9 +16,12 @@ import (
 )
 
 const (
+	keyBytes       = "bytes"
 	keyError       = "error"
 	keyHost        = "host"
 	keyIncarnation = "incarnation"
+	keyOperation   = "operation"
+	keyPath        = "path"
 	keyPatience    = "patience"
 	keyReason      = "reason"
 	keyServer      = "server"
@@ -52,6 +55,8 @@ type Session struct {
 	shown   *promreg.Set // metrics as registered with Options.Registerer
 	state   *latest.Value[state]
 	client  atomic.Pointer[client] // the present client; nil between clients
+
+	oversized oversized // which large writes cost connections
 
 	granted        atomic.Int64          // the newest negotiated timeout in nanoseconds, 0 before the first
 	lastError      atomic.Pointer[error] // the newest error of a connection or proof, for callers that wait in vain

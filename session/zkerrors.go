@@ -81,9 +81,11 @@ func codeError(code int32) error {
 		return ErrBusy
 	case codeSystemError, codeDataInconsistency:
 		return fmt.Errorf("%w: %w (code %d)", ErrServer, errUnclear, code)
-	default:
-		return fmt.Errorf("%w: code %d", ErrServer, code)
 	}
+	if code >= minMaxAnswer { // made by netConn.refuse
+		return fmt.Errorf("%w: %d bytes", ErrAnswerTooLarge, code)
+	}
+	return fmt.Errorf("%w: code %d", ErrServer, code)
 }
 
 // unknownCode returns the code of an error for which go-zookeeper has no value: go-zookeeper gives the code in the text only.
