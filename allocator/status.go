@@ -148,6 +148,7 @@ func (a *PartitionAllocator) describeSelf() *status.Self {
 		Session: status.Session{
 			ID: hex(stats.SessionID), State: stats.State, Incarnation: stats.Incarnation, Timeout: stats.Timeout.Seconds(),
 			Expirations: stats.Expirations, Reconnects: stats.Reconnects,
+			Servers: a.session.Servers(), Chroot: cmp.Or(a.session.Chroot(), "/"),
 		},
 	}
 	if inc := a.session.Current(); inc != nil && inc.Trusted() {

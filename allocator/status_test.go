@@ -55,7 +55,8 @@ func TestStatusOfAMember(t *testing.T) {
 		if g.Version != 1 || g.Group != group || g.Source != status.SourceMember || !g.At.Equal(time.Now()) || g.Self.Name != "a" || !g.Self.Ready {
 			w.Errorf("%+v, self %+v", g, g.Self)
 		}
-		if s := g.Self.Session; s.ID != wantMembers[0].Session || s.State != "connected" || s.Incarnation != 1 || s.Timeout != 6 || s.TrustLeft < 1 || s.TrustLeft > 6 {
+		if s := g.Self.Session; s.ID != wantMembers[0].Session || s.State != "connected" || s.Incarnation != 1 || s.Timeout != 6 || s.TrustLeft < 1 || s.TrustLeft > 6 ||
+			!slices.Equal(s.Servers, []string{zktest.VirtualAddress}) || s.Chroot != "/" {
 			w.Errorf("%+v", s)
 		}
 		if m := g.Mapping; m.Reason.Code != status.ZonesChanged || m.Function != "roundrobin/1" || !m.At.Equal(start.Add(2*time.Minute)) {

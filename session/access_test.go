@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -433,4 +436,35 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s: connected", name)
 		}
 	}
+}
+
+// The log names servers and chroot, and warns when a chroot was created: by the one member that did it, and never again.
+func TestChrootInTheLog(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const warning = "the chroot did not exist and was created"
+		lines := func(name, chroot string) string {
+			out := new(logtest.Log)
+			m := w.start(name, func(o *session.Options) {
+				o.Chroot, o.Logger = chroot, slog.New(slog.NewTextHandler(out, nil))
+				o.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("user:secret")}}
+				o.ACL = session.WorldACL(session.PermAll)
+			})
+			m.incarnation()
+			if err := m.stop(); err != nil {
+				t.Error(err)
+			}
+			return out.String()
+		}
+		for at, chroot := range []string{"/x/y", "/x/y", "/x", ""} {
+			log := lines(fmt.Sprint("m", at), chroot)
+			if warned := strings.Contains(log, warning); warned != (at == 0) || strings.Contains(log, "secret") {
+				t.Errorf("chroot %q, start %d:\n%s", chroot, at, log)
+			}
+			want := fmt.Sprintf("servers=[zk:2181] chroot=%s\n", cmp.Or(chroot, "/"))
+			_, line, _ := strings.Cut(log, "ZooKeeper session established")
+			if !strings.Contains(line, want) {
+				t.Errorf("no %q in\n%s", want, log)
+			}
+		}
+	})
 }

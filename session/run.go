@@ -410,7 +410,7 @@ func (r *runner) begin(c *client, end instant) {
 	if again {
 		log.Info("ZooKeeper session trusted again")
 	} else {
-		log.Info("ZooKeeper session established")
+		log.Info("ZooKeeper session established", keyServers, r.s.servers, keyChroot, c.full("/"))
 	}
 	r.s.publish(r.inc, nil)
 }
@@ -460,7 +460,8 @@ func (c *client) noAuth(err error) error {
 	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, bare{err})
 }
 
-// ensureChroot creates the chroot and its parents, as far as they are missing.
+// ensureChroot creates the chroot and its parents, as far as they are missing. It warns when it has created the chroot: that is
+// right once in the life of an ensemble, and otherwise a sign of a wrong chroot, or of other servers than those that were meant.
 func (c *client) ensureChroot() error {
 	path := c.opts.Chroot
 	for i := 1; i <= len(path); i++ {
@@ -468,7 +469,11 @@ func (c *client) ensureChroot() error {
 			continue
 		}
 		_, err := c.zk.Create(path[:i], []byte{}, zk.FlagPersistent, c.opts.ACL)
-		if err = serverError(err); err == nil || errors.Is(err, ErrNodeExists) {
+		if err = serverError(err); err == nil && i == len(path) {
+			c.log.Warn("the chroot did not exist and was created: members of a group need the same servers and chroot",
+				keyChroot, path, keyServers, c.s.servers)
+		}
+		if err == nil || errors.Is(err, ErrNodeExists) {
 			continue
 		}
 		if errors.Is(err, ErrNoAuth) { // we may not create it, but need not if it exists

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 const (
 	keyBytes       = "bytes"
+	keyChroot      = "chroot"
 	keyError       = "error"
 	keyHost        = "host"
 	keyIncarnation = "incarnation"
@@ -222,6 +224,12 @@ func (s *Session) MaxExpiry() time.Duration {
 	granted := s.Timeout()
 	return max(granted, s.opts.MaxSessionTimeout) + granted/3 + 500*time.Millisecond
 }
+
+// Servers returns the servers as host:port, without duplicates.
+func (s *Session) Servers() []string { return slices.Clone(s.servers) }
+
+// Chroot returns Options.Chroot, "" if there is none.
+func (s *Session) Chroot() string { return s.opts.Chroot }
 
 // ACL returns the access control list that created znodes get. The caller must not change it.
 func (s *Session) ACL() []ACL { return s.opts.ACL }

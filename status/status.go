@@ -86,13 +86,15 @@ type Self struct {
 
 // Session is a member's ZooKeeper session.
 type Session struct {
-	ID          string  `json:"id"`    // in hexadecimal digits, "0x0" when there is none
-	State       string  `json:"state"` // the state in session.Stats
-	Incarnation uint64  `json:"incarnation"`
-	Timeout     float64 `json:"timeout_seconds"`
-	TrustLeft   float64 `json:"trust_left_seconds"` // until trust ends unless the session is proved alive again; 0 when it has ended
-	Expirations uint64  `json:"expirations"`
-	Reconnects  uint64  `json:"reconnects"`
+	ID          string   `json:"id"`    // in hexadecimal digits, "0x0" when there is none
+	State       string   `json:"state"` // the state in session.Stats
+	Incarnation uint64   `json:"incarnation"`
+	Timeout     float64  `json:"timeout_seconds"`
+	TrustLeft   float64  `json:"trust_left_seconds"` // until trust ends unless the session is proved alive again; 0 when it has ended
+	Expirations uint64   `json:"expirations"`
+	Reconnects  uint64   `json:"reconnects"`
+	Servers     []string `json:"servers"` // as host:port; all members of a group need those of one ensemble
+	Chroot      string   `json:"chroot"`  // "/" if there is none; all members of a group need the same
 }
 
 // Kafka is a member's view of Kafka.
