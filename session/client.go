@@ -327,11 +327,11 @@ func (c *client) linkDown(n *netConn, err error) {
 		}
 		return
 	}
+	c.judge(n, err)
 	if c.ctx.Err() == nil { // otherwise the client itself has ended the connection
 		c.s.recordError(err)
 		c.log.Warn("connection lost", keyServer, n.address, keyError, err)
 	}
-	c.judge(n, err)
 	c.watches.wakeAll()
 	c.s.nudge()
 }
