@@ -89,7 +89,8 @@ type Options struct {
 	// CheckPath is the znode, inside the chroot, that the proof of life checks. Its ACL must allow this session to read it. If it
 	// does not allow that to everybody, a wrong password is noticed, too. "" means "/", the chroot itself.
 	CheckPath string
-	// Auth is presented on every connection before anything else is sent.
+	// Auth is presented on every connection before anything else is sent. SASL is not supported yet: Start and Run return
+	// ErrAuthFailed with servers that demand it (sessionRequireClientSASLAuth, or enforce.auth.schemes=sasl).
 	Auth []Auth
 	// ACL is the access control list of every created znode. nil allows everything to everybody; with Auth, or a TLS client
 	// certificate, nil allows everything to the authenticated user and nothing to others.

@@ -201,3 +201,34 @@ func TestProofsRefusedByOneServer(t *testing.T) {
 		}
 	})
 }
+
+// Servers that demand SASL, or a scheme that was not given, close each session with an answer of their own.
+func TestServersDemandOtherCredentials(t *testing.T) {
+	for name, c := range map[string]struct {
+		auth []session.Auth
+		says string
+	}{
+		"none given":   {nil, "none are given"},
+		"digest given": {[]session.Auth{{Scheme: "digest", Credential: []byte("user:secret")}}, "given are [digest:user:***]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if r.Op == zktest.OpMulti {
+						return zktest.Action{Err: -124}
+					}
+					return zktest.Action{}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := session.Start(ctx, []string{zktest.VirtualAddress}, session.Options{Auth: c.auth, Dial: w.net.Client("a").Dial})
+				wantErr(t, "Start", err, session.ErrAuthFailed)
+				for _, part := range []string{"SASL, which is not supported yet", c.says} {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("%v does not say %q", err, part)
+					}
+				}
+			})
+		})
+	}
+}

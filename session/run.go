@@ -454,7 +454,12 @@ func (r *runner) handleChroot(cs *clientState, err error) error {
 // noAuth returns the error of a check path that our credentials do not let us read.
 func (c *client) noAuth(err error) error {
 	path := c.opts.CheckPath
-	if len(c.opts.Auth) == 0 {
+	switch {
+	case errors.Is(err, errDemanded) && len(c.opts.Auth) == 0:
+		return fmt.Errorf("%w; none are given", err)
+	case errors.Is(err, errDemanded):
+		return fmt.Errorf("%w; given are %v", err, c.opts.Auth)
+	case len(c.opts.Auth) == 0:
 		return fmt.Errorf("%w: %s can't be read, and no credentials are given: %w", ErrAuthFailed, c.full(path), bare{err})
 	}
 	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, bare{err})

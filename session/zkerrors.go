@@ -10,6 +10,10 @@ import (
 var (
 	errLost    = errors.New("session: connection lost") // the request got no answer
 	errUnclear = errors.New("session: unclear answer")  // the answer does not say what was done
+
+	// errDemanded says that the servers close sessions that have not authenticated by a certain scheme (enforce.auth.schemes).
+	errDemanded = fmt.Errorf("the servers demand other credentials (code %d): those of a scheme in their enforce.auth.schemes, or SASL, "+
+		"which is not supported yet", codeAuthRequired)
 )
 
 // Codes for which go-zookeeper has no error.
@@ -74,7 +78,7 @@ func codeError(code int32) error {
 	case codeConnectionLoss, codeOperationTimeout, codeRequestTimeout:
 		return fmt.Errorf("%w: server code %d", errLost, code)
 	case codeAuthRequired:
-		return fmt.Errorf("%w: the server demands credentials (code %d)", ErrAuthFailed, code)
+		return fmt.Errorf("%w: %w", ErrAuthFailed, errDemanded)
 	case codeQuotaExceeded:
 		return ErrQuotaExceeded
 	case codeThrottled:
