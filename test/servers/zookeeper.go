@@ -14,6 +14,9 @@ import (
 	"github.com/kielgo/kiel/test/servers/software"
 )
 
+// OldZooKeepers returns the versions of ZooKeeper that the soak tests besides. `go run ./test/cmd/setup -old` installs them.
+func OldZooKeepers() []string { return software.OldZooKeepers() }
+
 // Versions of ZooKeeper that are installed.
 const (
 	ZooKeeper39 = software.ZooKeeper39
@@ -22,7 +25,7 @@ const (
 
 // ZooKeeperOptions says what [StartZooKeeper] starts. The zero value is one server of version 3.9 with ZooKeeper's defaults.
 type ZooKeeperOptions struct {
-	Version           string                            // ZooKeeper39 or ZooKeeper38; "" is ZooKeeper39
+	Version           string                            // ZooKeeper39, ZooKeeper38 or one of OldZooKeepers; "" is ZooKeeper39
 	Servers           int                               // 1 or more; more than 1 is an ensemble
 	TickTime          time.Duration                     // 0 is 2 s
 	MinSessionTimeout time.Duration                     // 0 is 2 ticks

@@ -78,7 +78,7 @@ var (
 	// full are the packages of which the soak runs more: see their flag -full.
 	full = []string{
 		"test/alerts", "test/compose", "test/consumer/differential", "test/consumer/realkafka", "test/dropin/functional",
-		"test/dropin/programs/realkafka", "test/dropin/scenarios/realkafka", "test/incident", "test/cmd/release",
+		"test/dropin/programs/realkafka", "test/dropin/scenarios/realkafka", "test/incident", "test/integration", "test/cmd/release",
 	}
 
 	// fuzzed are fuzz tests of what servers and other members send, and of what must hold for any group.

@@ -14,11 +14,15 @@ import (
 
 func main() {
 	clean := flag.Bool("clean", false, "remove the cache instead")
+	old := flag.Bool("old", false, "get the old versions of ZooKeeper, which only the soak needs, instead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	act := software.Install
-	if *clean {
+	switch {
+	case *clean:
 		act = software.Clean
+	case *old:
+		act = software.InstallOld
 	}
 	err := act(ctx, os.Stdout)
 	stop()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,8 +18,19 @@ import (
 // Install puts everything into the cache that is not there yet, and says on out what it does. Packages of the system are
 // installed by apt when this is root on Debian; otherwise the error names them. It is quick when all is there, and several at
 // once wait for each other.
-func Install(ctx context.Context, out io.Writer) error {
-	if err := need(ctx, out, wanted()); err != nil {
+func Install(ctx context.Context, out io.Writer) error { return install(ctx, out, wanted(), all()) }
+
+// InstallOld does the same with the versions of ZooKeeper that only the soak needs.
+func InstallOld(ctx context.Context, out io.Writer) error {
+	var tools []tool
+	if slices.ContainsFunc(oldServers(), missing) {
+		tools = append(tools, tool{"Maven", []string{"maven"}, mavenThere})
+	}
+	return install(ctx, out, tools, oldServers())
+}
+
+func install(ctx context.Context, out io.Writer, tools []tool, parts []part) error {
+	if err := need(ctx, out, tools); err != nil {
 		return err
 	}
 	cache, err := Cache()
@@ -33,7 +45,7 @@ func Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer unlock()
-	for _, p := range all() {
+	for _, p := range parts {
 		if err := p.install(ctx, out, cache); err != nil {
 			return fmt.Errorf("install %s: %w", p.name, err)
 		}
@@ -47,7 +59,7 @@ func Clean(_ context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range append(all(), engine()) {
+	for _, p := range slices.Concat(all(), oldServers(), []part{engine()}) {
 		if err := os.RemoveAll(filepath.Join(cache, p.name)); err != nil {
 			return fmt.Errorf("clean the cache: %w", err)
 		}

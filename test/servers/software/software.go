@@ -41,7 +41,14 @@ func Cache() (string, error) {
 }
 
 // ZooKeeper returns the folder of the jars of a ZooKeeper server.
-func ZooKeeper(version string) (string, error) { return find(jars("zookeeper", version)) }
+func ZooKeeper(version string) (string, error) {
+	for _, p := range oldServers() {
+		if p.version == version {
+			return find(p)
+		}
+	}
+	return find(jars("zookeeper", version))
+}
 
 // Kafka returns the folder of the jars of a Kafka broker.
 func Kafka(version string) (string, error) { return find(jars("kafka", version)) }
@@ -115,6 +122,20 @@ func servers() []part {
 		jars("kafka", Kafka4),
 		jars("kafka", Kafka3),
 	}
+}
+
+// OldZooKeepers returns the versions of ZooKeeper that only the soak needs.
+func OldZooKeepers() []string { return []string{"3.4.14", "3.5.10", "3.6.4", "3.7.2"} }
+
+// oldServers are what InstallOld installs.
+func oldServers() []part {
+	var parts []part
+	for _, version := range OldZooKeepers() {
+		p := jars("zookeeper", version)
+		p.recipe = "maven/zookeeper-old.xml"
+		parts = append(parts, p)
+	}
+	return parts
 }
 
 // pythons are the Python environments.
