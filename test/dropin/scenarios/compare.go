@@ -66,15 +66,15 @@ func rowOf(f Finding) string {
 }
 
 // Check returns what is wrong with the rows: findings that have none, and places of rows at which nothing was found, of the cases
-// that ran.
-func Check(found []Finding, runs func(Case) bool) []string {
+// that ran. Places of any case are looked at if all have run that can.
+func Check(found []Finding, runs func(Case) bool, all bool) []string {
 	var wrong []string
 	for _, f := range found {
 		if rowOf(f) == "none" {
 			wrong = append(wrong, fmt.Sprintf("no row for a difference:\n%s", Report([]Finding{f})))
 		}
 	}
-	ran := map[string]bool{"*": *only == ""}
+	ran := map[string]bool{"*": all}
 	for _, c := range Cases() {
 		ran[c.Name] = runs(c)
 	}

@@ -25,13 +25,18 @@ type handler struct {
 	setups, cleanups, running, begun, messages atomic.Int32
 
 	mu      sync.Mutex
-	session sarama.ConsumerGroupSession         // of the last Setup
-	open    map[int32]sarama.ConsumerGroupClaim // of the ConsumeClaims that run, by partition
+	session sarama.ConsumerGroupSession                  // of the last Setup
+	open    map[topicPartition]sarama.ConsumerGroupClaim // of the ConsumeClaims that run
+}
+
+type topicPartition struct {
+	topic     string
+	partition int32
 }
 
 // handler returns a handler for a member.
 func (m *member) handler() *handler {
-	return &handler{m: m, open: map[int32]sarama.ConsumerGroupClaim{}}
+	return &handler{m: m, open: map[topicPartition]sarama.ConsumerGroupClaim{}}
 }
 
 // claiming returns a handler with a function for ConsumeClaim.
@@ -155,18 +160,18 @@ func (h *handler) note(c sarama.ConsumerGroupClaim, lane, format string, args ..
 func (h *handler) setOpen(c sarama.ConsumerGroupClaim, open bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if open {
-		h.open[c.Partition()] = c
+	if id := (topicPartition{c.Topic(), c.Partition()}); open {
+		h.open[id] = c
 	} else {
-		delete(h.open, c.Partition())
+		delete(h.open, id)
 	}
 }
 
-// claim returns the claim of a partition that is open.
+// claim returns the claim of a partition of the scenario's topic that is open.
 func (h *handler) claim(p int32) sarama.ConsumerGroupClaim {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.open[p]
+	return h.open[topicPartition{h.m.s.topic, p}]
 }
 
 // opens returns how many partitions are open.
