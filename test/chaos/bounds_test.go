@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/kielgo/kiel/test/servers"
 )
 
 // bound is what is promised of a time that is measured a few times.
@@ -107,7 +109,7 @@ func (b bound) keep(t *testing.T, name, which string, one time.Duration, ds []ti
 	t.Helper()
 	t.Attr(name, list(ds))
 	for _, wrong := range b.broken(which, one, ds) {
-		t.Errorf("%s: %s", name, wrong)
+		t.Errorf("%s: %s%s", name, wrong, servers.Load()) // which says whether it is the machine's fault
 	}
 }
 

@@ -55,7 +55,7 @@ func pollFor(tb testing.TB, p *Process, limit time.Duration, ask func() (bool, e
 			if tb.Context().Err() != nil {
 				return fmt.Errorf("%s is not ready: %w", p.name, context.Cause(ctx))
 			}
-			return fmt.Errorf("%w: %s is not ready after %v%s", errNotStarted, p.name, limit, load())
+			return fmt.Errorf("%w: %s is not ready after %v%s", errNotStarted, p.name, limit, Load())
 		case <-p.done:
 			return fmt.Errorf("%s ended while it started: %w", p.name, p.err)
 		case <-ticker.C:
@@ -63,8 +63,8 @@ func pollFor(tb testing.TB, p *Process, limit time.Duration, ask func() (bool, e
 	}
 }
 
-// load tells how busy the machine is, where that can be learnt.
-func load() string {
+// Load tells how busy the machine is, as the end of a sentence; "" where that can't be learnt.
+func Load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return ""
