@@ -67,6 +67,10 @@ lint: ## linters, import rules, formatting, tidy go.mod files, and the API besid
 	@for module in $(MODULES); do (cd $$module && go mod tidy -diff) || status=1; (cd $$module && $(GOLANGCI_LINT) run --allow-serial-runners ./...) || status=1; done; \
 	go run ./test/cmd/release api || status=1; exit $${status:-0}
 
+.PHONY: vuln
+vuln: ## known vulnerabilities in what is called, by govulncheck; without its database it says that nothing was checked
+	@go run ./test/cmd/vuln $(MODULES)
+
 .PHONY: fix
 fix: ## modernize and format the code
 	@for module in $(MODULES); do (cd $$module && go fix ./... && $(GOLANGCI_LINT) fmt ./...); done

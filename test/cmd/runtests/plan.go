@@ -119,6 +119,7 @@ func testPlan(timeout time.Duration) plan {
 			},
 			{
 				{name: "lint", command: []string{"make", "lint"}, low: true, why: "takes what is left by chaos, which mostly waits; its linters have all checks of go vet"},
+				{name: "vuln", command: []string{"make", "vuln"}, low: true, why: "known vulnerabilities; an answer of another day must not stop what else runs"},
 				{name: "fuzz", fuzz: fuzzed, fuzzFor: 15 * time.Second, low: true, why: "takes what is left by the servers' tests, which wait a quarter of the time"},
 			},
 		},

@@ -159,6 +159,17 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+// What another program says that it has not checked is passed on, though it ended well.
+func TestNotChecked(t *testing.T) {
+	var said, errs, kept bytes.Buffer
+	r := &runner{root: t.TempDir(), goTool: os.Args[0], report: results.New(&said), stderr: &errs, log: &kept}
+	run := one(part{name: "vuln", command: []string{"sh", "-c", "echo well; echo NOT CHECKED for something"}})
+	r.all(t.Context(), run, &said)
+	if errs.String() != "NOT CHECKED for something\n" || !strings.Contains(said.String(), "ok    vuln") {
+		t.Errorf("passed on %q, said\n%s", &errs, &said)
+	}
+}
+
 func TestInterruptEndsAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := t.TempDir()
