@@ -61,7 +61,9 @@
 //   - A persistent contender exists until somebody deletes it by hand if its process dies or the session's Run ends before the
 //     release. No later process can take over its hold.
 //   - kazoo's exclusive Lock ignores the contenders of go-zookeeper's and Curator's locks. So does this package, unless
-//     [Options].ExtraPatterns has their words.
+//     [Options].ExtraPatterns has their words. ExtraPatterns has this handle wait for them, and has nobody wait for this handle.
+//     go-zookeeper's Lock waits for every child with a lower sequence number, so the two exclude each other. Curator's locks do
+//     not wait for contenders of other names: a Curator lock is acquired while this lock is held, whatever ExtraPatterns says.
 //   - Nearly 2^31 contenders in one directory use up its sequence numbers. Then Acquire returns [ErrSequenceExhausted], and the
 //     directory must be deleted and created again.
 //   - Tokens may be smaller after ZooKeeper has lost its data.
