@@ -39,6 +39,7 @@ type directory struct {
 	entries     string      // the path of the entries' parent
 	exhausted   atomic.Bool // whether the sequence numbers are used up
 	undeletable undeletable // entries to skip
+	newest      atomic.Pointer[listing]
 	log         *slog.Logger
 }
 
@@ -121,9 +122,7 @@ func (d *directory) stuck(ctx context.Context, inc *session.Incarnation) (bool, 
 	if errors.Is(err, session.ErrNoNode) {
 		return false, nil
 	}
-	// Servers show 2*n - NumChildren as cversion, in 32 bits, where n is the next sequence number.
-	next := (uint32(stat.Cversion) + uint32(stat.NumChildren)) / 2
-	return err == nil && (next >= seqnode.FirstRefused || slices.ContainsFunc(names, isLate)), err
+	return err == nil && (creates(stat) >= seqnode.FirstRefused || slices.ContainsFunc(names, isLate)), err
 }
 
 // ensure creates a directory. It returns nil if the directory exists, or if the caller is to try again.
@@ -161,29 +160,5 @@ func (d *directory) length(ctx context.Context) (int, error) {
 		case !errors.Is(err, session.ErrSessionExpired) || ctx.Err() != nil:
 			return 0, err
 		}
-	}
-}
-
-// list returns the names of the entries in the directory at path, sorted, and a watch on the directory. It creates the directory
-// when that is missing.
-func (d *directory) list(ctx context.Context, inc *session.Incarnation, path string) ([]string, *session.Watch, error) {
-	for {
-		names, _, watch, err := inc.ChildrenW(ctx, path)
-		if errors.Is(err, session.ErrNoNode) {
-			if err := d.ensure(ctx, inc, path); err != nil {
-				return nil, nil, err
-			}
-			continue
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		entries := names[:0]
-		for _, name := range names {
-			if strings.HasPrefix(name, prefix) {
-				entries = append(entries, name)
-			}
-		}
-		return entries, watch, nil
 	}
 }

@@ -58,7 +58,10 @@
 //     warning for all of them.) kazoo's queues fail.
 //   - While an entry that somebody created by name has the next sequence number, puts with its priority fail with
 //     [session.ErrNodeExists], until the entry is taken or its number has passed.
-//   - Each Get lists the directory: keep queues to some thousands of entries.
+//   - The cost of an entry does not grow with the queue while nobody puts: a handle keeps the names that it has listed, and lists
+//     again when somebody has put since, when others have taken so many that a list costs less than to read them, and when it has
+//     come to the end. A put may have a better priority than all that is known, so the first Get of each handle after a put lists
+//     the directory: 100,000 names are 2 MB. Keep queues to some thousands of entries while others put into them.
 //
 // # Concurrency
 //

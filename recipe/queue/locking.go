@@ -113,18 +113,20 @@ func (q *LockingQueue) get(ctx context.Context, op string, wait bool) (*Held, er
 	}
 }
 
-// once lists the entries and holds the first one that is free.
+// once holds the first entry that is free. It lists the entries if one may have been created since the newest list.
 func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held, error) {
 	inc, err := q.dir.session.Incarnation(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, entriesWatch, err := q.dir.list(ctx, inc, q.dir.entries)
+	entries, entriesWatch, err := q.dir.listed(ctx, inc)
 	if err != nil {
 		return nil, err
 	}
-	defer entriesWatch.Stop()
-	takenNames, takenWatch, err := q.dir.list(ctx, inc, q.taken)
+	if entriesWatch != nil {
+		defer entriesWatch.Stop()
+	}
+	takenNames, _, takenWatch, err := q.dir.children(ctx, inc, q.taken)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +135,9 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 	for _, name := range takenNames {
 		taken[name] = true
 	}
-	first, count, skipped := "", 0, 0
+	all, first, count, skipped := entries.len(), "", 0, 0
 	q.dir.undeletable.refresh()
-	for _, name := range names {
+	for name, ok := entries.after(""); ok; name, ok = entries.after(name) {
 		if taken[name] {
 			if count++; count == 1 {
 				first = session.Join(q.taken, name)
@@ -146,6 +148,8 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 		switch {
 		case errors.Is(err, errUndeletable):
 			skipped++
+		case errors.Is(err, errGone):
+			entries.drop(name)
 		case !errors.Is(err, errTaken):
 			return h, err
 		}
@@ -156,10 +160,14 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 		}
 		return &recipe.BlockedError{Recipe: "queue", Path: q.dir.path, Blocker: first, Taken: count, Err: err}
 	}
-	if count+skipped < len(names) {
+	if count+skipped < all {
 		return nil, errAgain // other processes took these; new ones may be behind
 	}
-	if !wait {
+	q.dir.forget(entries) // another round wants new lists, and watches
+	switch {
+	case entriesWatch == nil:
+		return nil, errAgain
+	case !wait:
 		return nil, blocked(ErrEmpty)
 	}
 	q.warnWaiting(ctx, inc, first, count, b)
@@ -202,7 +210,8 @@ func (q *LockingQueue) warnWaiting(ctx context.Context, inc *session.Incarnation
 	}
 }
 
-// take holds an entry. The error is errTaken if another take has it or it is gone, and errUndeletable if it can't be consumed.
+// take holds an entry. The error is errTaken if another take has it, errGone if it is gone, and errUndeletable if it can't be
+// consumed.
 func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name string) (*Held, error) {
 	n := q.newNode(inc, name)
 	if q.dir.undeletable.has(n.entry) {
@@ -210,7 +219,7 @@ func (q *LockingQueue) take(ctx context.Context, inc *session.Incarnation, name 
 	}
 	data, stat, err := inc.Get(ctx, n.entry)
 	if errors.Is(err, session.ErrNoNode) {
-		return nil, errTaken
+		return nil, errGone
 	}
 	if err != nil {
 		return nil, err

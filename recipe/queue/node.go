@@ -15,6 +15,7 @@ import (
 type node struct {
 	queue *LockingQueue
 	inc   *session.Incarnation // an incarnation of the session that owns the znode
+	name  string               // name of the entry
 	entry string               // path of the entry
 	path  string               // path of the znode
 	id    string               // data of the znode, new for each take
@@ -27,6 +28,7 @@ func (q *LockingQueue) newNode(inc *session.Incarnation, name string) *node {
 	n := &node{
 		queue: q,
 		inc:   inc,
+		name:  name,
 		entry: session.Join(q.dir.entries, name),
 		path:  session.Join(q.taken, name),
 		id:    seqnode.NewGUID(),
@@ -35,8 +37,13 @@ func (q *LockingQueue) newNode(inc *session.Incarnation, name string) *node {
 	return n
 }
 
-// errTaken says that another take has the entry, or that the entry is gone.
-var errTaken = errors.New("entry is taken or gone")
+var (
+	// errTaken says that another take has the entry.
+	errTaken = errors.New("entry is taken")
+
+	// errGone says that the entry does not exist any more.
+	errGone = errors.New("entry is gone")
+)
 
 // create creates the znode if the entry has not changed since it was read and no other take has it. The request does not end with
 // ctx: see [hold.Own.Make].
@@ -56,7 +63,7 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrBadVersion):
 			return errAgain // the entry was written: read it again before those behind it
 		case isRefused && refused.Index == 0 && errors.Is(err, session.ErrNoNode):
-			return errTaken
+			return errGone
 		case errors.Is(err, session.ErrNoNode):
 			if err := n.inc.EnsurePath(life, n.queue.taken); err != nil && !errors.Is(err, session.ErrUncertain) {
 				return err
@@ -134,6 +141,7 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 		_, err := n.inc.Multi(life, session.DeleteOp(n.entry, -1), session.DeleteOp(n.path, -1))
 		switch {
 		case err == nil:
+			n.queue.dir.gone(n.name)
 			return nil
 		case errors.Is(err, session.ErrUncertain):
 			exists, lookErr := n.exists(life)

@@ -61,20 +61,23 @@ func (q *Queue) get(ctx context.Context, op string, wait bool) ([]byte, error) {
 // errAgain says that the entries are to be listed again.
 var errAgain = errors.New("list the entries again")
 
-// once lists the entries and takes the first one that no other process deletes before.
+// once takes the first entry that no other process deletes before. It lists the entries if one may have been created since the
+// newest list.
 func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 	inc, err := q.dir.session.Incarnation(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, watch, err := q.dir.list(ctx, inc, q.dir.entries)
+	entries, watch, err := q.dir.listed(ctx, inc)
 	if err != nil {
 		return nil, err
 	}
-	defer watch.Stop()
-	skipped := 0
+	if watch != nil {
+		defer watch.Stop()
+	}
+	count, skipped := entries.len(), 0
 	q.dir.undeletable.refresh()
-	for _, name := range names {
+	for name, ok := entries.after(""); ok; name, ok = entries.after(name) {
 		path := session.Join(q.dir.entries, name)
 		if q.dir.undeletable.has(path) {
 			skipped++
@@ -82,6 +85,7 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 		}
 		data, stat, err := inc.Get(ctx, path)
 		if errors.Is(err, session.ErrNoNode) {
+			entries.drop(name)
 			continue
 		}
 		if err != nil {
@@ -92,16 +96,24 @@ func (q *Queue) once(ctx context.Context, wait bool) ([]byte, error) {
 			continue
 		}
 		switch taken, err := q.remove(ctx, inc, path, stat); {
-		case taken:
+		case taken && err != nil:
 			return append([]byte{}, data...), err
+		case taken:
+			entries.drop(name)
+			return append([]byte{}, data...), nil
 		case err != nil:
 			return nil, err
 		}
+		entries.drop(name) // another process deleted it
 	}
-	if skipped < len(names) {
+	if skipped < count {
 		return nil, errAgain // other processes took these; new ones may be behind
 	}
-	if !wait {
+	q.dir.forget(entries) // another round wants a new list, and a watch
+	switch {
+	case watch == nil:
+		return nil, errAgain
+	case !wait:
 		return nil, ErrEmpty
 	}
 	later, stop := q.dir.undeletable.timer(skipped)
