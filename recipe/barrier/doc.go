@@ -25,9 +25,10 @@
 //   - Create returns nil only when a barrier existed at some time after it was called.
 //   - Wait returns nil only when the barrier that it read first is deleted, or no barrier existed at some time after the call. A
 //     barrier that is removed and set up again between two reads counts as deleted.
-//   - Enter returns nil when it has read or created ready. It also returns nil when the required number of members existed at one
-//     time, its own included, and the directory's cversion shows that between two reads a child was created and deleted: Enter
-//     takes that child for ready.
+//   - Enter returns nil when it has read or created ready. It also returns nil when a watch, which it sets on ready before it
+//     creates its own znode, shows that ready was created, and the directory's cversion that no more children were created than
+//     the round needs. And it returns nil when the required number of members existed at one time, its own included, and the
+//     cversion shows that between two reads a child was created and deleted: Enter takes that child for ready.
 //   - The member that completes the required number creates ready. All others wait for ready, as kazoo's do, even if they see all
 //     members: the member that creates ready may not have read the directory yet.
 //   - Nobody waits for ever because others entered and left between two reads: if Enter can't tell what happened then, it returns
@@ -54,12 +55,12 @@
 //   - kazoo takes a ready that a crash left behind for a member, and for the signal to enter. Enter deletes it if no member
 //     exists; a Python process that enters at the same moment may still take it for the signal, or wait for a signal that never
 //     comes.
-//   - That Enter always knows its outcome. If others enter and leave before Enter reads the directory again, which takes them
-//     some round trips, Enter can't tell that they did, unless it has seen the required number of members before. With two
-//     members this takes one that joined and left between the creation of Enter's own znode and the first read after it. Enter
-//     returns the error after that read. If by then another member had joined that completes the required number, Enter returns
-//     the error after a later read, when that member has left before it created ready. Enter also can't tell when the directory
-//     was deleted and created again.
+//   - That Enter always knows its outcome. The others may enter and leave within one of its round trips. Enter can't tell that they
+//     did if it lost its connection meanwhile, and with it the watch on ready; if a member of the next round, or one that joined
+//     and left, came in that time, too; or if the directory was deleted and created again. If it has seen the required number of
+//     members before, it needs no watch. Enter returns the error after the read that does not answer the question. If by then
+//     another member had joined that completes the required number, Enter returns the error after a later read, when that member
+//     has left before it created ready.
 //   - That the child which was created and deleted between two reads was ready. Enter is wrong if all members existed, and one
 //     more process joined and died before ready was created.
 //   - A Python process that enters again and again with one object uses its name again. Other processes that are slow to leave

@@ -2,6 +2,7 @@ package barrier_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +157,49 @@ func TestLost(t *testing.T) {
 			w.goesOn(l)
 			w.remove(lowest)
 			w.ended(l, nil)
+		})
+	}
+}
+
+// On a slow link the others enter and leave within one round trip of ours, and ready is gone when Enter reads the directory for the
+// first time. The watch on ready, set before its znode was created, tells it that it has entered.
+func TestSlowMember(t *testing.T) {
+	for _, n := range []int{2, 3, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for w := newWorld(t); ; w.remove(w.Srv.Children(path)...) {
+					slow, others := w.double(w.Session("slow"), n, ""), make([]*barrier.DoubleBarrier, n-1)
+					for i := range others {
+						others[i] = w.double(w.Session(fmt.Sprint("other-", i)), n, "")
+					}
+					w.Net.Client("slow").Delay(500 * time.Millisecond)
+					entering := w.enter(t.Context(), slow)
+					for len(w.Srv.Children(path)) == 0 {
+						time.Sleep(10 * time.Millisecond)
+					}
+					var crossing []*call
+					for _, d := range others {
+						crossing = append(crossing, w.later(func() error {
+							m, err := d.Enter(t.Context())
+							if err != nil {
+								return err
+							}
+							return m.Leave(t.Context())
+						}))
+					}
+					time.Sleep(100 * time.Millisecond)
+					alone := len(w.Srv.Children(path)) == 1
+					m := w.in(entering)
+					w.ended(w.leave(t.Context(), m), nil)
+					for _, c := range crossing {
+						w.ended(c, nil)
+					}
+					if alone { // the others go at once only if our name is the lowest
+						return
+					}
+					w.Net.Client("slow").Heal()
+				}
+			})
 		})
 	}
 }

@@ -21,6 +21,7 @@ type entering struct {
 	left     seqnode.Blocker  // somebody else's znode of our name, as last read
 	patience seqnode.Patience // for how long left was waited for
 	here     int              // how many members the latest view has, with this one
+	ready    *signal          // the watch on ready; nil while there is none
 	new      bool             // whether no view was read since our znode was created
 	peer     []string         // the members of the first view after that: all older members, and maybe others
 }
@@ -30,6 +31,7 @@ var errAgain = errors.New("read the directory again")
 
 // run reads the directory again and again until the number is complete.
 func (e *entering) run() (*Member, error) {
+	defer func() { e.ready.stop() }()
 	for {
 		m, err := e.once()
 		switch {
@@ -79,6 +81,7 @@ func (e *entering) once() (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
+	known := e.ready.created()
 	now, watch, err := look(e.ctx, inc, e.d.path)
 	if err != nil {
 		return nil, err
@@ -101,7 +104,7 @@ func (e *entering) once() (*Member, error) {
 	if e.node == nil {
 		return nil, e.prepare(inc, now, watch)
 	}
-	v, err := e.infer(inc, now)
+	v, err := e.outcome(inc, now, known)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +132,9 @@ func (e *entering) once() (*Member, error) {
 		return nil, err
 	case last:
 		return e.member(inc, now)
+	}
+	if err := e.watchAgain(inc, now); err != nil {
+		return nil, err
 	}
 	return nil, e.pause(watch)
 }
@@ -193,6 +199,9 @@ func (e *entering) prepare(inc *session.Incarnation, now *view, watch *session.W
 		e.node, e.new, e.existed = n, true, true
 		e.d.made(n)
 		return errAgain
+	}
+	if err := e.watchReady(inc, now, now); err != nil {
+		return err
 	}
 	e.d.made(n)
 	existed := e.existed
