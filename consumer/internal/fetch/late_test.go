@@ -1,0 +1,104 @@
+package fetch
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// slowSearch is a cluster whose search for a leader waits until it is let go on.
+type slowSearch struct {
+	*fakeCluster
+	goOn chan struct{}
+}
+
+func (c slowSearch) Leader(topic string, id int32) (Node, int32, error) {
+	<-c.goOn
+	return c.fakeCluster.Leader(topic, id)
+}
+
+// A partition that is closed while its leader is searched is not fetched, whatever the search finds.
+func TestClosedDuringTheSearch(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		goOn := make(chan struct{})
+		x.cluster = slowSearch{k, goOn}
+		k.add(0, batch{values: vals(1)})
+		p := open(t, x, 0, 0, -1)
+		synctest.Wait() // the search goes on
+		p.Close()
+		close(goOn)
+		time.Sleep(time.Minute)
+		if n := len(k.requests()); n > 0 {
+			t.Errorf("%d requests for a partition that is closed", n)
+		}
+	})
+}
+
+// The answer to a request from before Close is dropped. Taken, its memory counts for ever, as nobody reads it.
+func TestAnswerAfterCloseIsDropped(t *testing.T) {
+	inBubble(t, func(o *Options) { o.Config.Consumer.MaxWaitTime = time.Minute }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0)
+		k.add(1)
+		open(t, x, 1, 0, -1)
+		p := open(t, x, 0, 0, -1)
+		time.Sleep(time.Second) // a long poll asks for both
+		p.Close()
+		k.add(0, batch{values: slices.Repeat([]string{strings.Repeat("x", 1000)}, 100)})
+		time.Sleep(time.Second)
+		x.mu.Lock()
+		waste := x.waste
+		x.mu.Unlock()
+		if waste != 0 {
+			t.Errorf("%d bytes count as held", waste)
+		}
+	})
+}
+
+// The position that a partition goes back to when batches are dropped has the leader epoch of the batch before it. With that of a
+// dropped batch, the comparison with the next leader's log finds a truncation that was none.
+func TestEpochAfterATrim(t *testing.T) {
+	for name, read := range map[string]int{"to what was handed out": 1, "to what is still buffered": 0} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(o *Options) { o.MaxBytes = 2 << 20 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				lead := func(epoch int32) {
+					k.change(func() { k.log(0).epoch = epoch; k.known[key{"t", 0}] = fakeLeader{1, epoch} })
+				}
+				lead(5)
+				k.add(0, batch{values: vals(10)})
+				p := open(t, x, 0, 0, -1)
+				synctest.Wait()
+				for range read {
+					if _, err := next(t, p, time.Second); err != nil {
+						t.Fatal(err)
+					}
+				}
+				lead(6)
+				k.add(0, batch{values: slices.Repeat([]string{strings.Repeat("x", 4000)}, 50)})
+				time.Sleep(time.Second)
+				if at := p.read(func() int64 { return p.position }); at != 60 {
+					t.Fatalf("position %d", at)
+				}
+				p.Pause()
+				for id := int32(1); id < 16; id++ { // the share becomes too small for the newer batch
+					k.add(id)
+					open(t, x, id, 0, -1)
+				}
+				if at := p.read(func() int64 { return p.position }); at != 10 {
+					t.Fatalf("position %d after the trim", at)
+				}
+				lead(7)
+				p.Resume()
+				_, err := next(t, p, time.Minute)
+				if read == 0 && err == nil {
+					_, err = next(t, p, time.Minute)
+				}
+				if errors.Is(err, ErrTruncated) || err != nil {
+					t.Errorf("Next: %v", err)
+				}
+			})
+		})
+	}
+}
