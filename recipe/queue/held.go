@@ -132,7 +132,9 @@ func (h *Held) finish(ctx context.Context, consume bool) {
 			case errors.Is(lost, ErrLost): // the znode at the path may be another take's
 				h.err = lost
 			default:
-				h.err = h.node.consume(life, h.entry)
+				if h.err = h.node.consume(life, h.entry); h.err == nil {
+					h.node.queue.dir.gone(h.node.name)
+				}
 			}
 			return nil
 		})

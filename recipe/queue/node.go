@@ -141,7 +141,6 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 		_, err := n.inc.Multi(life, session.DeleteOp(n.entry, -1), session.DeleteOp(n.path, -1))
 		switch {
 		case err == nil:
-			n.queue.dir.gone(n.name)
 			return nil
 		case errors.Is(err, session.ErrUncertain):
 			exists, lookErr := n.exists(life)

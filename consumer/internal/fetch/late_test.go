@@ -102,3 +102,16 @@ func TestEpochAfterATrim(t *testing.T) {
 		})
 	}
 }
+
+// The leader that is found first is compared, too: the epoch at Open is that of the message before, and an unclean election may have
+// come between the two owners of the partition.
+func TestTruncationBeforeTheOpening(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.change(func() { k.log(0).epoch = 6; k.known[key{"t", 0}] = fakeLeader{1, 6} })
+		k.add(0, batch{values: vals(10), epoch: 5}, batch{values: vals(20)})
+		var cut *TruncatedError
+		if _, err := next(t, open(t, x, 0, 20, 5), time.Minute); !errors.As(err, &cut) || cut.Diverges != 10 {
+			t.Errorf("Next: %v, the log differs from offset 10", err)
+		}
+	})
+}
