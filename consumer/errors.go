@@ -40,6 +40,16 @@ var (
 	// partitions wait until it is created again, which is logged. Meanwhile nothing else is reported about them.
 	ErrTopicMissing = errors.New("consumer: Kafka does not have the topic any more")
 
+	// ErrTwoTrees says that members whose group is in another ZooKeeper tree, on other servers or under another chroot, store
+	// offsets of partitions that this member owns: messages are handled twice. It goes to Errors as long as that lasts, at most
+	// once a minute. Give all members of a group the same ensemble and chroot.
+	ErrTwoTrees = errors.New("consumer: members of another ZooKeeper tree work on partitions of this group")
+
+	// ErrNewerOwner says that a later owner has stored the offset of a partition that this member is trusted to own, so that
+	// messages are handled twice: somebody has deleted the claim, or has restored ZooKeeper from a backup. It goes to Errors as
+	// long as that lasts, at most once a minute.
+	ErrNewerOwner = errors.New("consumer: a later owner works on a partition that this member owns")
+
 	// ErrTopicInUse is returned by [Group.RemoveTopic] while a member asks for the topic by its name, or may. The text names the
 	// member. It is allocator's error.
 	ErrTopicInUse = allocator.ErrTopicInUse

@@ -45,8 +45,10 @@ type membership struct {
 	openLog        *openLog
 	openings       openings
 	stumbled       stumbled
+	tree           tree
+	findings       findings
 	background     kafkaconn.Calls // goroutines of openings; they call no user code
-	judging        kafkaconn.Calls // goroutines of reportCommit
+	judging        kafkaconn.Calls // goroutines of reportCommit and audited
 	users          *callbacks
 
 	from         From
@@ -152,7 +154,13 @@ func (m *membership) build(ctx context.Context) error {
 		}
 		return err
 	}
+	audited := m.audited
+	if g.settings.Fence != nil {
+		audited = nil // the user's transactions store the offsets
+	}
 	m.committer = offsets.NewCommitter(offsets.Options{
+		Place:     m.place,
+		Audited:   audited,
 		Store:     k.offsets,
 		Abort:     k.abortCommits,
 		Auto:      g.settings.autoCommit,
@@ -201,6 +209,7 @@ func (m *membership) buildOwner() (err error) {
 	if err != nil {
 		return fmt.Errorf("consumer: %w", err)
 	}
+	m.tree.path = m.allocator.GroupPath()
 	handler := func(ctx context.Context, cl *ownership.Claim) error { return m.own(ctx, cl) }
 	m.owner, err = ownership.New(m.allocator, handler, ownership.Options{
 		RebalanceTimeout: set.RebalanceTimeout,

@@ -51,6 +51,7 @@ type metrics struct {
 	commits       *prometheus.CounterVec
 	commitTime    *prometheus.HistogramVec
 	resets        *prometheus.CounterVec
+	discords      *prometheus.CounterVec
 	heldBack      *prometheus.GaugeVec
 	stuck         *prometheus.CounterVec
 	missing       *prometheus.GaugeVec
@@ -83,6 +84,9 @@ func newMetrics(set *promreg.Set) *metrics {
 		commitTime: histograms(set, "kiel_consumer_commit_duration_seconds", "Time that committing offsets took, in seconds, retries included.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "result"),
 		resets: counters(set, "kiel_consumer_offset_resets_total", "Start positions that came from a policy, by reason.", "topic", "reason"),
+		discords: counters(set, "kiel_consumer_foreign_offsets_total",
+			"Stored offsets of open partitions that neither this member nor a former owner has stored, by reason. Each audit counts each partition.",
+			"reason"),
 		heldBack: promreg.Add(set, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kiel_consumer_held_back_partitions", ConstLabels: set.Labels(),
 			Help: "Partitions of which no message is handed out because one has not been marked for 30 s.",
@@ -126,6 +130,9 @@ func (m *metrics) showZeros() {
 	}
 	for _, result := range []string{resultOK, resultError} {
 		m.commitTime.WithLabelValues(result)
+	}
+	for _, discord := range offsets.Discords() {
+		m.discords.WithLabelValues(string(discord))
 	}
 	for _, kind := range []string{lateError, lateMark} {
 		m.late.WithLabelValues(kind)

@@ -157,6 +157,7 @@ func (o *opening) leavesAlone(reason string) bool {
 // track opens the tracker at start and commits the start position.
 func (o *opening) track(ctx context.Context, start int64, text string, firstPartitions int32, reason string, policy From) error {
 	o.enter(atStart)
+	o.member.learnTree(ctx, o.claim.Incarnation())
 	open := o.member.committer.Open
 	if o.leavesAlone(reason) {
 		open = o.member.committer.OpenStored

@@ -21,6 +21,8 @@ const (
 	kindMetadata = "metadata"      // the topics can't be described
 	kindMissing  = "missing-topic" // Kafka does not have a topic any more
 	kindOffsets  = "offsets"       // stored offsets, or the first or the last offset of a partition, can't be read
+	kindShared   = "shared"        // others store offsets of partitions that this member owns
+	kindTree     = "tree"          // the group's znode can't be identified
 	kindSet      = "set"           // the group's set can't be changed
 	kindZones    = "zones"         // the zones can't be written, or a rack is no valid zone
 )

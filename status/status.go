@@ -223,6 +223,8 @@ const (
 	OrphanClaim      DisagreementKind = "orphan-claim"     // Names are partitions whose claim names no member, or whose session is no member's
 	StrayClaim       DisagreementKind = "stray-claim"      // Names are claims of partitions that are not in the set
 	UnreadableClaim  DisagreementKind = "unreadable-claim" // Names are partitions
+	TwoTrees         DisagreementKind = "two-trees"        // Names are partitions whose offsets members of another ZooKeeper tree store
+	NewerOwner       DisagreementKind = "newer-owner"      // Names are partitions whose offsets a later owner stores
 )
 
 // Trouble is something that goes wrong, or went wrong, for a while.

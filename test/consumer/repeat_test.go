@@ -77,7 +77,7 @@ func TestRepeatsLowerNoOffset(t *testing.T) {
 			}
 		}
 		a.close()
-		if n := strings.Count(log.String(), "another program"); n != 1 {
+		if n := strings.Count(log.String(), "another program are not kept alive"); n != 1 {
 			t.Errorf("it was logged %d times that offsets are left alone:\n%s", n, log.String())
 		}
 	})

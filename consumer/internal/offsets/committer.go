@@ -17,6 +17,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/pause"
+	"github.com/kielgo/kiel/session"
 )
 
 // SettleTimeout bounds the last commit of a partition that is given up.
@@ -51,6 +52,7 @@ type Committer struct {
 	released  chan question   // receives answers for releases
 	releasing bool            // a read for releases is in flight
 	leftAlone map[string]bool // the topics for which the log says that offsets are left alone
+	audit     audit
 
 	aborting sync.Mutex   // held while connections are aborted
 	aborts   atomic.Int64 // number of aborts that have begun
@@ -69,6 +71,10 @@ type Options struct {
 	Timeout  time.Duration // the session timeout, after which the first repeat is due
 	Window   int           // how many messages of a partition are handed out from the oldest unmarked one on; 0 is DefaultWindow
 
+	// Place returns where commits under an incarnation are made, as far as it is known. It does not block. nil is unknown.
+	Place func(*session.Incarnation) Place
+	// Audited receives what an audit has found, which may be nothing. It does not block. nil is no audits.
+	Audited func([]Finding)
 	// CurrentID returns the id of a topic as it is known now; zero when it is not known.
 	CurrentID func(topic string) sarama.Uuid
 	// Notify has the observer notified and then calls observed. It does not block. It returns false, and does not call observed,
@@ -113,6 +119,7 @@ func NewCommitter(opts Options) *Committer {
 		done:     make(chan struct{}),
 		probes:   make(chan struct{}),
 		repeats:  make(chan question), released: make(chan question), leftAlone: map[string]bool{},
+		audit:    audit{answers: make(chan question)},
 		trackers: map[kiel.Partition]*Tracker{},
 	}
 }
@@ -291,6 +298,8 @@ func (c *Committer) Run(ctx context.Context) {
 	defer c.reads.Wait()
 	tick := time.NewTicker(c.options.Interval)
 	defer tick.Stop()
+	audit := time.NewTimer(untilAudit())
+	defer audit.Stop()
 	for {
 		releases := c.releases
 		if c.releasing {
@@ -303,6 +312,10 @@ func (c *Committer) Run(ctx context.Context) {
 		case <-tick.C:
 			c.flush(ctx, c.waiting())
 			c.askRepeats(ctx, time.Now())
+		case <-audit.C:
+			audit.Reset(c.askAudit(ctx, time.Now()))
+		case q := <-c.audit.answers:
+			c.judge(q)
 		case q := <-c.repeats:
 			c.repeating = false
 			c.repeat(ctx, q)
@@ -442,6 +455,7 @@ func (c *Committer) send(ctx context.Context, trackers []*Tracker, contents map[
 	results := c.options.Store.Commit(ctx, commits)
 	c.storing.Store(false)
 	now := time.Now()
+	c.audit.sent(start, now)
 	stored := false
 	for _, p := range pending {
 		t := p.tracker

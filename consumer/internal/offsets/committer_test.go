@@ -24,11 +24,21 @@ func unknownID(string) sarama.Uuid { return sarama.Uuid{} }
 // committerOn returns a running Committer; stop ends it.
 func committerOn(t *testing.T, store Store, auto bool) (*Committer, func()) {
 	t.Helper()
-	cm := NewCommitter(Options{
+	return running(t, optionsOn(store, auto))
+}
+
+func optionsOn(store Store, auto bool) Options {
+	return Options{
 		Store: store, Abort: func() {}, Auto: auto, Interval: time.Second, Timeout: sessionTimeout, CurrentID: unknownID,
 		Notify: func(Committed, func()) bool { return false }, Report: func(error, kiel.Partition) {}, Count: func(kiel.Partition, error, time.Duration) {},
 		Logger: slog.New(slog.DiscardHandler), Errors: errlog.New(slog.New(slog.DiscardHandler)),
-	})
+	}
+}
+
+// running returns a running Committer; stop ends it.
+func running(t *testing.T, opts Options) (*Committer, func()) {
+	t.Helper()
+	cm := NewCommitter(opts)
 	ctx, cancel := context.WithCancel(t.Context())
 	go cm.Run(ctx)
 	return cm, func() {

@@ -42,9 +42,18 @@ type KafkaStore struct {
 
 // Fetch reads the committed offsets of ps, in one request unless some must be asked for again.
 func (o *KafkaStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
+	return o.fetch(ctx, ps, storeAttempts)
+}
+
+// Peek reads the committed offsets of ps in one request.
+func (o *KafkaStore) Peek(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
+	return o.fetch(ctx, ps, 1)
+}
+
+func (o *KafkaStore) fetch(ctx context.Context, ps []kiel.Partition, attempts int) (map[kiel.Partition]Stored, error) {
 	out := make(map[kiel.Partition]Stored, len(ps))
 	pending := ps
-	err := ask(ctx, o, func() func(Coordinator) (*sarama.OffsetFetchResponse, error) {
+	err := ask(ctx, o, attempts, func() func(Coordinator) (*sarama.OffsetFetchResponse, error) {
 		req := o.fetchRequest(pending)
 		return func(c Coordinator) (*sarama.OffsetFetchResponse, error) { return c.FetchOffset(req) }
 	}, func(resp *sarama.OffsetFetchResponse) error {
@@ -98,7 +107,7 @@ func readStored(resp *sarama.OffsetFetchResponse, p kiel.Partition) Stored {
 		m, ours := parseMetadata(block.Metadata)
 		return Stored{
 			Offset: block.Offset, TopicID: m.topicID, Token: m.token, Text: m.text, Ours: ours && block.Offset >= 0,
-			LeaderEpoch: block.LeaderEpoch, FirstPartitions: m.partitions,
+			LeaderEpoch: block.LeaderEpoch, FirstPartitions: m.partitions, Place: m.place,
 		}
 	case sarama.ErrGroupIDNotFound:
 		return Stored{Offset: -1}
@@ -111,7 +120,7 @@ func readStored(resp *sarama.OffsetFetchResponse, p kiel.Partition) Stored {
 func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
 	out := make(map[kiel.Partition]error, len(cs))
 	pending := cs
-	err := ask(ctx, o, func() func(Coordinator) (*sarama.OffsetCommitResponse, error) {
+	err := ask(ctx, o, storeAttempts, func() func(Coordinator) (*sarama.OffsetCommitResponse, error) {
 		pending = permitted(pending, out)
 		if len(pending) == 0 {
 			return nil
@@ -189,9 +198,9 @@ func (o *KafkaStore) commitRequest(cs []OffsetCommit) *sarama.OffsetCommitReques
 }
 
 // ask sends the request of prepare to the coordinator and passes the answer to read, until read returns nil or prepare has
-// nothing to send. After each failure it finds the coordinator anew. It gives up after storeAttempts attempts, when ctx ends, or
-// after a permanent refusal.
-func ask[T any](ctx context.Context, o *KafkaStore, prepare func() func(Coordinator) (T, error), read func(T) error) error {
+// nothing to send. After each failure it finds the coordinator anew. It gives up after so many attempts, when ctx ends, or after a
+// permanent refusal.
+func ask[T any](ctx context.Context, o *KafkaStore, attempts int, prepare func() func(Coordinator) (T, error), read func(T) error) error {
 	wait := pause.Backoff{Growth: pause.Doubling(storeBackoff, maxStoreBackoff)}
 	for attempt := 1; ; attempt++ {
 		send := prepare()
@@ -214,7 +223,7 @@ func ask[T any](ctx context.Context, o *KafkaStore, prepare func() func(Coordina
 		if err == nil {
 			err = read(answer)
 		}
-		if err == nil || attempt == storeAttempts || ctx.Err() != nil || permanent(err) {
+		if err == nil || attempt == attempts || ctx.Err() != nil || permanent(err) {
 			return err
 		}
 		if err := wait.Wait(ctx); err != nil {

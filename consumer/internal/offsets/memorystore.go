@@ -52,6 +52,11 @@ func (s *MemoryStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.
 	return out, nil
 }
 
+// Peek is Fetch.
+func (s *MemoryStore) Peek(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
+	return s.Fetch(ctx, ps)
+}
+
 // Commit stores the commits that are authorized and not refused.
 func (s *MemoryStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
 	s.wait(ctx)
@@ -96,7 +101,7 @@ func (s *MemoryStore) put(c OffsetCommit) {
 	}
 	s.offsets[c.Partition] = Stored{
 		Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text, Ours: true,
-		LeaderEpoch: c.LeaderEpoch, FirstPartitions: c.FirstPartitions,
+		LeaderEpoch: c.LeaderEpoch, FirstPartitions: c.FirstPartitions, Place: c.Place,
 	}
 	if s.OnStored != nil {
 		s.OnStored(c)

@@ -50,8 +50,11 @@ type release struct {
 	answer  chan error // has room for one answer
 }
 
+// read is a Store's Fetch or Peek.
+type read func(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error)
+
 // ask reads the stored offsets of q's Trackers and sends q to answers, unless ctx ends.
-func (c *Committer) ask(ctx context.Context, q question, within time.Duration, answers chan<- question) {
+func (c *Committer) ask(ctx context.Context, fetch read, q question, within time.Duration, answers chan<- question) {
 	ps := make([]kiel.Partition, len(q.trackers))
 	for i, t := range q.trackers {
 		ps[i] = t.partition
@@ -59,7 +62,7 @@ func (c *Committer) ask(ctx context.Context, q question, within time.Duration, a
 	c.reads.Start(func() {
 		reading, cancel := context.WithTimeoutCause(ctx, within, ErrLate)
 		defer cancel()
-		q.found, q.err = c.options.Store.Fetch(reading, ps)
+		q.found, q.err = fetch(reading, ps)
 		q.answered = time.Now()
 		select {
 		case answers <- q:
@@ -86,7 +89,7 @@ func (c *Committer) askRepeats(ctx context.Context, now time.Time) {
 	}
 	if len(due) > 0 {
 		c.repeating = true
-		c.ask(ctx, question{trackers: due}, SettleTimeout, c.repeats)
+		c.ask(ctx, c.options.Store.Fetch, question{trackers: due}, SettleTimeout, c.repeats)
 	}
 }
 
@@ -238,7 +241,7 @@ func (c *Committer) askReleases(ctx context.Context, first release) {
 		q.trackers = append(q.trackers, r.tracker)
 	}
 	c.releasing = true
-	c.ask(ctx, q, releaseTimeout, c.released)
+	c.ask(ctx, c.options.Store.Fetch, q, releaseTimeout, c.released)
 }
 
 // restore writes the positions of Trackers that are being released, if they differ from the answer of q.

@@ -15,6 +15,8 @@ type Store interface {
 	// one (KIP-447), because a repeat that writes the older offset again would lower the new one. The error is that of the whole
 	// request.
 	Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error)
+	// Peek is Fetch in one request at most: what can't be read at once has an error.
+	Peek(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error)
 	// Commit stores cs, each of which is of another partition, and returns the result for each partition, nil when its offset is
 	// stored.
 	Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error
@@ -33,6 +35,9 @@ type OffsetCommit struct {
 	// FirstPartitions is how many partitions the topic had when the group first started on it, as far as the members know; 0 when
 	// it is not known. Each commit repeats the number.
 	FirstPartitions int32
+
+	// Place is where the commit is made, as far as it is known.
+	Place Place
 
 	// The fields below are the claim, for stores that can refuse a former owner.
 
@@ -61,6 +66,9 @@ type Stored struct {
 
 	// FirstPartitions is that of the commit; 0 when it had none.
 	FirstPartitions int32
+
+	// Place is that of the commit; zero when it had none.
+	Place Place
 }
 
 // SameTopic returns whether two ids may be of the same topic. An unknown id may be of any topic.

@@ -52,6 +52,7 @@ type Tracker struct {
 	repeats   []time.Time    // when the position is to be committed again, in order
 	leftAlone bool           // another program has stored an offset, so no commit is repeated
 	last      *pendingCommit // the newest commit; nil before the first
+	foreign   *int64         // the offset of another program that an audit has found last; nil before the first
 
 	windowed  atomic.Bool   // Done was called
 	size      int64         // how many messages may be handed out from the oldest unmarked one on

@@ -1,0 +1,219 @@
+package offsets
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/session"
+)
+
+var (
+	here      = Place{Tree: ID{1}, Cluster: ID{9}}
+	otherTree = Place{Tree: ID{2}, Cluster: ID{9}}
+	mirrored  = Place{Tree: ID{2}, Cluster: ID{8}}
+)
+
+// auditedOn returns a running Committer with audits, and what they have found: one slice for each audit.
+func auditedOn(t *testing.T, store Store, interval time.Duration) (cm *Committer, audits func() [][]Finding, stop func()) {
+	t.Helper()
+	var mu sync.Mutex
+	var all [][]Finding
+	opts := optionsOn(store, true)
+	opts.Interval = interval
+	opts.Place = func(*session.Incarnation) Place { return here }
+	opts.Audited = func(found []Finding) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, found)
+	}
+	cm, stop = running(t, opts)
+	return cm, func() [][]Finding {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}, stop
+}
+
+func TestDiscords(t *testing.T) {
+	ours := func(token int64, place Place) Stored {
+		return Stored{Offset: 50, Ours: true, Token: token, Place: place}
+	}
+	foreign := func(offset int64) Stored { return Stored{Offset: offset} }
+	for name, c := range map[string]struct {
+		stored Stored
+		place  Place
+		do     func(*Tracker, *fakeClaim)
+		want   Discord
+	}{
+		"own":                            {ours(7, here), here, nil, ""},
+		"former owner":                   {ours(6, here), here, nil, ""},
+		"later owner":                    {ours(8, here), here, nil, NewerOwner},
+		"later owner, lost":              {ours(8, here), here, func(_ *Tracker, c *fakeClaim) { c.lose() }, ""},
+		"later owner, closed":            {ours(8, here), here, func(tr *Tracker, _ *fakeClaim) { tr.close() }, ""},
+		"other tree":                     {ours(6, otherTree), here, nil, OtherTree},
+		"other tree, later":              {ours(8, otherTree), here, nil, OtherTree},
+		"other tree, lost":               {ours(6, otherTree), here, func(_ *Tracker, c *fakeClaim) { c.lose() }, ""},
+		"no cluster has an id":           {ours(6, Place{Tree: ID{2}}), Place{Tree: ID{1}}, nil, OtherTree},
+		"mirror":                         {ours(8, mirrored), here, nil, OtherCluster},
+		"mirror of the same tree":        {ours(8, Place{Tree: ID{1}, Cluster: ID{8}}), here, nil, OtherCluster},
+		"earlier version":                {ours(8, Place{}), here, nil, ""},
+		"tree unknown there":             {ours(8, Place{Cluster: ID{9}}), here, nil, ""},
+		"tree unknown here":              {ours(8, otherTree), Place{Cluster: ID{9}}, nil, ""},
+		"cluster unknown there":          {ours(8, Place{Tree: ID{2}}), here, nil, ""},
+		"cluster unknown here":           {ours(8, otherTree), Place{Tree: ID{1}}, nil, ""},
+		"another program, back":          {foreign(40), here, nil, OtherProgram},
+		"another program, ahead":         {foreign(90), here, nil, OtherProgram},
+		"another program, after a mark":  {foreign(55), here, func(tr *Tracker, _ *fakeClaim) { tr.Mark(60, "") }, OtherProgram},
+		"the user's transactions":        {foreign(55), here, nil, ""},
+		"the user's transactions, first": {foreign(50), here, nil, ""},
+		"the user's transactions, last":  {foreign(80), here, nil, ""},
+		"another program, lost":          {foreign(40), here, func(_ *Tracker, c *fakeClaim) { c.lose() }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := newClaim(t)
+			tr := NewCommitter(Options{}).Open(tp("t", 0), claim, sarama.Uuid{}, 50, "")
+			tr.Delivered(manyMessages(50, 30, 1), 80)
+			if c.do != nil {
+				c.do(tr, claim)
+			}
+			f, found := tr.judge(c.stored, c.place)
+			if f.Discord != c.want || found != (c.want != "") {
+				t.Errorf("%q, %v, want %q", f.Discord, found, c.want)
+			}
+			if found && (f.Committed != 50 || f.Token != 7 || f.Stored != c.stored || f.Place != c.place) {
+				t.Errorf("found %+v", f)
+			}
+		})
+	}
+}
+
+// An offset of another program is found once; another offset is found again.
+func TestEachForeignOffsetIsFoundOnce(t *testing.T) {
+	tr := NewCommitter(Options{}).Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 50, "")
+	var got []bool
+	for _, offset := range []int64{40, 40, 41, 41, 40} {
+		_, found := tr.judge(Stored{Offset: offset}, here)
+		got = append(got, found)
+	}
+	if want := []bool{true, false, true, false, true}; !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+}
+
+// peekedStore is a MemoryStore that keeps what audits read, and when.
+type peekedStore struct {
+	MemoryStore
+	mu    sync.Mutex
+	peeks []peek
+	hang  time.Duration
+}
+
+type peek struct {
+	at         time.Time
+	partitions int
+}
+
+func (s *peekedStore) Peek(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
+	s.mu.Lock()
+	s.peeks = append(s.peeks, peek{time.Now(), len(ps)})
+	s.mu.Unlock()
+	time.Sleep(s.hang)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.MemoryStore.Peek(ctx, ps)
+}
+
+// A member reads once a minute at most, all its partitions together, and at least once in two minutes, whether it commits seldom,
+// often or without a pause, and whether reads are answered. It does not read while nothing is open.
+func TestAuditsAreBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		every time.Duration // between two commits by the user; 0 is none
+		hang  time.Duration
+	}{"idle": {}, "marks": {every: time.Second}, "without a pause": {every: 20 * time.Millisecond}, "no answer": {hang: time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &peekedStore{hang: c.hang}
+				cm, audits, stop := auditedOn(t, store, time.Second)
+				defer stop()
+				time.Sleep(10 * time.Minute)
+				if n := len(store.peeks); n > 0 {
+					t.Errorf("%d reads while nothing is open", n)
+				}
+				opened := time.Now()
+				openAt(t, cm, tp("t", 0), 42)
+				b := openAt(t, cm, tp("t", 1), 42)
+				end := opened.Add(10 * time.Minute)
+				for at := int64(43); time.Now().Before(end); at++ {
+					if c.every == 0 {
+						time.Sleep(time.Minute)
+						continue
+					}
+					b.Mark(at, "")
+					if c.every < time.Second {
+						_ = cm.Commit(t.Context(), b)
+					}
+					time.Sleep(c.every)
+				}
+				before := opened
+				for i, p := range store.peeks {
+					if gap := p.at.Sub(before); i > 0 && gap < time.Minute || gap > 2*time.Minute {
+						t.Errorf("read %v after the last", gap)
+					}
+					if p.partitions != 2 {
+						t.Errorf("%d partitions in a request", p.partitions)
+					}
+					before = p.at
+				}
+				if n := len(store.peeks); n < 5 {
+					t.Errorf("%d reads in 10 minutes", n)
+				}
+				for _, found := range audits() {
+					if len(found) > 0 {
+						t.Errorf("found %+v", found)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Two members of two trees commit equally often, at any distance: one of them sees the other's commit at its first audit.
+func TestOneOfTwoSeesTheOther(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	chance := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			store := new(MemoryStore)
+			a, auditsA, stopA := auditedOn(t, store, time.Second)
+			defer stopA()
+			time.Sleep(time.Duration(chance.Int64N(int64(time.Second))))
+			b, auditsB, stopB := auditedOn(t, store, time.Second)
+			defer stopB()
+			b.options.Place = func(*session.Incarnation) Place { return otherTree }
+			p := tp("t", 0)
+			one, two := openAt(t, a, p, 0), openAt(t, b, p, 0)
+			began := time.Now()
+			seen := func(audits [][]Finding) bool {
+				return slices.ContainsFunc(audits, func(found []Finding) bool { return len(found) == 1 && found[0].Discord == OtherTree })
+			}
+			for at := int64(1); !seen(auditsA()) && !seen(auditsB()); at++ {
+				if time.Since(began) > 2*time.Minute {
+					t.Fatalf("not seen within two minutes, in %d and %d audits", len(auditsA()), len(auditsB()))
+				}
+				one.Mark(at, "")
+				two.Mark(at, "")
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package offsets
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/IBM/sarama"
+	"pgregory.net/rapid"
+)
+
+// earlierMetadata is what the version of commit 762eed2 knows.
+type earlierMetadata struct {
+	topicID    sarama.Uuid
+	token      int64
+	partitions int32
+	text       string
+}
+
+// parseEarlier is the parser of commit 762eed2: it copies the 16 bytes of the topic's id, and ignores the rest.
+func parseEarlier(s string) (m earlierMetadata, ours bool) {
+	foreign := earlierMetadata{text: s}
+	rest, ok := strings.CutPrefix(s, metadataPrefix)
+	if !ok {
+		return foreign, false
+	}
+	parts := strings.SplitN(rest, ";", 3)
+	if len(parts) != 3 {
+		return foreign, false
+	}
+	number, count, counted := strings.Cut(parts[1], "/")
+	token, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return foreign, false
+	}
+	m = earlierMetadata{token: token, text: parts[2]}
+	if counted {
+		n, err := strconv.ParseInt(count, 10, 32)
+		if err != nil || n <= 0 {
+			return foreign, false
+		}
+		m.partitions = int32(n)
+	}
+	id, err := base64.RawURLEncoding.DecodeString(parts[0])
+	if err != nil || len(id) != 0 && copy(m.topicID[:], id) != len(m.topicID) {
+		return foreign, false
+	}
+	return m, true
+}
+
+func genID[T ~[16]byte | ~[8]byte](t *rapid.T, name string, set func(*T, []byte)) (id T) {
+	if rapid.Bool().Draw(t, name+" is known") {
+		set(&id, rapid.SliceOfN(rapid.Byte(), len(id), len(id)).Draw(t, name))
+	}
+	return id
+}
+
+// Members of earlier versions read what today's members write, and the reverse.
+func TestMetadataBesideAnEarlierVersion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		short := func(id *ID, b []byte) { copy(id[:], b) }
+		want := commitMetadata{
+			topicID: genID(t, "topic", func(id *sarama.Uuid, b []byte) { copy(id[:], b) }),
+			place:   Place{Tree: genID(t, "tree", short), Cluster: genID(t, "cluster", short)},
+			token:   rapid.Int64().Draw(t, "token"), partitions: rapid.Int32Min(0).Draw(t, "partitions"), text: rapid.String().Draw(t, "text"),
+		}
+		written := want.String()
+		if got, ours := parseMetadata(written); got != want || !ours {
+			t.Fatalf("%q is %+v, %v, want %+v", written, got, ours, want)
+		}
+		known := earlierMetadata{want.topicID, want.token, want.partitions, want.text}
+		if got, ours := parseEarlier(written); got != known || !ours {
+			t.Fatalf("the earlier version reads %q as %+v, %v, want %+v", written, got, ours, known)
+		}
+		if len(written) > len(metadataPrefix)+len(";9223372036854775807/2147483647;")+43+1+len(want.text) {
+			t.Fatalf("%q is too long", written)
+		}
+	})
+}
+
+// Without a Place, metadata are written as earlier versions did.
+func TestMetadataWithoutAPlace(t *testing.T) {
+	for _, c := range []struct {
+		m    commitMetadata
+		want string
+	}{
+		{commitMetadata{token: 9, text: "x"}, "kiel1;;9;x"},
+		{commitMetadata{topicID: sarama.Uuid{15: 1}, token: 9, partitions: 3}, "kiel1;AAAAAAAAAAAAAAAAAAAAAQ;9/3;"},
+	} {
+		if got := c.m.String(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// Anybody may store metadata. What no version writes is read as another program's, or without the ids that are cut off.
+func TestMetadataOfAnybody(t *testing.T) {
+	for _, n := range []int{1, 8, 15} {
+		if m, ours := parseMetadata("kiel1;" + base64.RawURLEncoding.EncodeToString(make([]byte, n)) + ";1;"); ours {
+			t.Errorf("%d bytes of ids: %+v", n, m)
+		}
+	}
+	for _, n := range []int{16, 17, 24, 31} { // a part of a Place is none
+		ids := []byte(strings.Repeat("x", n))
+		if m, ours := parseMetadata("kiel1;" + base64.RawURLEncoding.EncodeToString(ids) + ";1;"); !ours || m.place != (Place{}) || m.topicID[0] != 'x' {
+			t.Errorf("%d bytes of ids: %+v, %v", n, m, ours)
+		}
+	}
+	later := base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("x", 48)))
+	if m, ours := parseMetadata("kiel1;" + later + ";1;"); !ours || m.place.Cluster.String() != strings.Repeat("78", 8) {
+		t.Errorf("ids of a later version: %+v, %v", m, ours)
+	}
+	if _, ours := parseMetadata("kiel1;" + strings.Repeat("A", 260) + ";1;"); ours {
+		t.Error("a field of 260 characters is ours")
+	}
+}
+
+// A tree is known by both numbers of its group's znode, a cluster by its text.
+func TestIDsDiffer(t *testing.T) {
+	seen := map[ID]string{{}: "unknown"}
+	for name, id := range map[string]ID{
+		"1, 2": TreeID(1, 2), "2, 1": TreeID(2, 1), "1, 3": TreeID(1, 3), "a": ClusterID("a"), "b": ClusterID("b"),
+	} {
+		if other, ok := seen[id]; ok {
+			t.Errorf("%s has the ID of %s", name, other)
+		}
+		seen[id] = name
+	}
+	if ClusterID("") != (ID{}) {
+		t.Error("an unknown cluster has an ID")
+	}
+	if got := TreeID(0x100000002, 1700000000000).String(); got != "a783f582d69f050b" {
+		t.Errorf("the ID of a tree is %s, which other versions don't compute", got)
+	}
+}
