@@ -1,0 +1,108 @@
+package offsets
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// The tests in this file are of rules that hold only between two requests, deliveries or claims.
+
+// The ring of a window grows before it is too short by one: else the bit of the newest message is that of the oldest one, which
+// then counts as done, and is lost.
+func TestRingGrowsInTime(t *testing.T) {
+	for _, n := range []int64{64, 128, 256} {
+		tr := NewCommitter(Options{}).Open(tp("t", 0), &fakeClaim{}, sarama.Uuid{}, 0, "")
+		tr.Delivered(manyMessages(0, int(n), 1), n)
+		tr.Done(n - 1) // makes a ring that is full
+		for next := n; next < n+3; next++ {
+			tr.Delivered(manyMessages(next, 1, 1), next+1)
+			tr.Done(next)
+			wantPosition(t, "the oldest message is not done", tr, 0)
+		}
+		for offset := range n - 1 {
+			tr.Done(offset)
+		}
+		wantPosition(t, "all are done", tr, n+3)
+	}
+}
+
+// When a fetch is repeated, messages come twice. They are counted once.
+func TestRedeliveredMessagesCountOnce(t *testing.T) {
+	tr := NewCommitter(Options{}).Open(tp("t", 0), &fakeClaim{}, sarama.Uuid{}, 0, "")
+	tr.Done(0) // not delivered, but from now on the window is in use
+	tr.Delivered(manyMessages(0, 10, 1), 10)
+	tr.Delivered(manyMessages(5, 10, 1), 15)
+	for offset := int64(5); offset < 15; offset++ {
+		tr.Done(offset)
+	}
+	wantPosition(t, "the first five are not done", tr, 0)
+	for offset := range int64(5) {
+		tr.Done(offset)
+	}
+	wantPosition(t, "all are done", tr, 15)
+}
+
+// A late Close of an earlier claim's Tracker leaves the Tracker of the new claim where Run finds it.
+func TestLateCloseLeavesTheNewTracker(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p := tp("t", 0)
+		old := openAt(t, cm, p, 42)
+		anew := openAt(t, cm, p, 42)
+		cm.Close(t.Context(), old)
+		if cm.Find(p.Topic, p.ID) != anew {
+			t.Error("the Tracker of the new claim is gone")
+		}
+		anew.Mark(50, "")
+		time.Sleep(3 * time.Second)
+		if got := store.Get(p).Offset; got != 50 {
+			t.Errorf("stored %d, want the mark under the new claim", got)
+		}
+	})
+}
+
+// The observer is notified of a Tracker's commits in their order, one after the other, however long it takes.
+func TestObserverIsNotifiedInOrder(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
+		var offsets []int64
+		var observed []func()
+		b := openAt(t, cm, tp("t", 0), 42)
+		cm.options.Notify = func(c Committed, done func()) bool {
+			offsets, observed = append(offsets, c.Offset), append(observed, done)
+			return true
+		}
+		for offset := int64(43); offset < 46; offset++ {
+			b.Mark(offset, "")
+			go func() { _ = cm.Commit(t.Context(), b) }()
+			synctest.Wait()
+		}
+		for i := range 3 {
+			if want := []int64{43, 44, 45}[:i+1]; !slices.Equal(offsets, want) {
+				t.Fatalf("notified of %v, want %v", offsets, want)
+			}
+			observed[i]()
+			synctest.Wait()
+		}
+	})
+}
+
+// A mark that changes the user's metadata alone, while a commit of the same offset is in flight, is committed, too.
+func TestTextThatChangesMeanwhileIsCommitted(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p := tp("t", 0)
+		b := openAt(t, cm, p, 42)
+		store.Hold = make(chan struct{})
+		b.Mark(50, "first")
+		go func() { _ = cm.Commit(t.Context(), b) }()
+		synctest.Wait() // it is in flight
+		b.Reset(50, "second")
+		close(store.Hold)
+		time.Sleep(3 * time.Second)
+		if got := store.Get(p); got.Offset != 50 || got.Text != "second" {
+			t.Errorf("stored %d with %q, want the last metadata", got.Offset, got.Text)
+		}
+	})
+}
