@@ -351,3 +351,30 @@ func TestFirstLookOfASession(t *testing.T) {
 		}
 	})
 }
+
+// The Sync that comes before the first look is made again when it got no answer: else a server that lags shows old data.
+func TestSyncWithoutAnAnswerIsMadeAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if err := errors.Join(w.Srv.Create("/t", []byte("new")), w.Srv.Create("/behind", []byte("old"))); err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		syncs := 0
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case r.Path == path && r.Op == zktest.OpSync:
+				syncs++
+				return zktest.Action{Cut: syncs == 1}
+			case r.Path == path && r.Op == zktest.OpGetData && syncs < 2:
+				r.Path = "/behind"
+			}
+			return zktest.Action{}
+		})
+		r := w.running("a")
+		if v := r.View(); v.text != "new" {
+			t.Errorf("the first view has %q", v.text)
+		}
+	})
+}
