@@ -80,7 +80,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 
 	var partyErr, setErr, zonesErr error
 	a.metrics, a.shown = promreg.New(opts.Registerer, group, newMetrics)
-	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{Name: name, Data: data, Logger: opts.Logger})
+	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{Name: name, Data: data, Admit: admitTo(name, opts.Cluster), Logger: opts.Logger})
 	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: opts.Logger, Registerer: a.shown})
 	_, sessionErr := promreg.Register(a.shown, s.Collector())
 	a.zones, zonesErr = zones.New(s, a.GroupPath(), zonesName)
@@ -96,7 +96,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 
 // Run makes the process a member and keeps it one until ctx ends or Stop is called; then the member leaves and Run returns nil.
 // Run may be called once. It returns within StopTimeout of that end, with [ErrStuck] if something that it started has not
-// returned by then. Run ends by itself with [ErrNameTaken], and with a fatal error of the session. Whichever way Run ends, the
+// returned by then. Run ends by itself with [ErrNameTaken], [ErrOtherCluster], and a fatal error of the session. Whichever way Run ends, the
 // last snapshot is not joined and has the error in Err.
 //
 // The session must run: without it the member does not join. Run holds the session until Run returns.

@@ -16,6 +16,7 @@ type member struct {
 	allocfn.Member
 	asks     *topiclist.List // the record's list of topics, if it has patterns; Topics are then those that the patterns find
 	runs     []string        // IDs of the functions that the member can run, the preferred first
+	cluster  cluster         // what the record names
 	recorded bool            // whether the member has a good record
 	fault    error           // why the record is bad, nil if it is good or there is none
 }
@@ -58,7 +59,7 @@ func readMember(m party.Member, pythonFunc string, lists *listCache) member {
 	case !ok:
 		return member{Member: allocfn.Member{Name: m.Name}, runs: []string{pythonFunc}, fault: err}
 	default:
-		read := member{Member: allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone}, runs: r.Functions, recorded: true}
+		read := member{Member: allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone}, runs: r.Functions, cluster: r.Cluster, recorded: true}
 		if r.asks.HasPatterns() {
 			read.asks = r.asks // inputs.findTopics finds the topics
 		} else {

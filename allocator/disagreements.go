@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/kielgo/kiel/party"
@@ -10,8 +11,8 @@ import (
 // disagreementKinds returns the kinds of disagreements that a member can see. The others are about claims.
 func disagreementKinds() []status.DisagreementKind {
 	return []status.DisagreementKind{
-		status.NoCommonFunction, status.TopicNobodyAsks, status.TopicsIgnored, status.UnreadableRecord, status.PersistentMember, status.OddItem,
-		status.UnreadableSet, status.UnreadableZones,
+		status.NoCommonFunction, status.TopicNobodyAsks, status.TopicsIgnored, status.UnreadableRecord, status.PersistentMember, status.OtherCluster,
+		status.OddItem, status.UnreadableSet, status.UnreadableZones,
 	}
 }
 
@@ -33,6 +34,10 @@ func disagreements(in *inputs) []status.Disagreement {
 		in.names(func(_ *party.Member, m *member) bool { return m.fault != nil }))
 	about(status.PersistentMember, "No session owns the znodes of these members: they stay, and get partitions, until somebody deletes them.",
 		in.names(func(p *party.Member, _ *member) bool { return p.Czxid != 0 && p.Session == 0 }))
+	if first, others := in.otherClusters(); first != "" {
+		about(status.OtherCluster, fmt.Sprintf("These members consume another Kafka cluster than member %q, the oldest that names one. A member of this "+
+			"version leaves by itself. Stop them, or give them another group.", status.Shown(first)), others)
+	}
 	about(status.OddItem, "These items of the set are no partitions, or name one a second time, and belong to nobody. "+
 		"Members of Python kiel may fail on them. Remove them from the set.", in.odd)
 	return all

@@ -78,6 +78,10 @@
 //     than 5 s, the last good mapping stays in force, as it does while the set can't be read. Err of the snapshot and OnError
 //     report it. The function runs on a goroutine of its own. However long it takes, it delays neither the loss of the session
 //     nor leaving nor stopping.
+//   - A member that names a cluster ([Options].Cluster) is never in a mapping of its own while an older member names another: it
+//     reads the records before each join, and again when it has joined, and Run ends with [ErrOtherCluster]. Older means that its
+//     znode was created first. Others may see the younger of two that join at once for a moment. Members that name no cluster
+//     count for nothing, nor do znodes that no session owns, and records that somebody has changed in place.
 //   - A set item that is not name:number is reported and allocated to nobody.
 //   - A partition whose topic no member asks for is assigned to nobody and stays in the set; the others are divided as if the set
 //     did not hold it. Snapshot.Unwanted names such topics, and each is reported once to OnError ([ErrUnwantedTopic]). A member

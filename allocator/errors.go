@@ -19,6 +19,11 @@ var (
 	// until when the member waits for that session to end; after that Run ends with ErrNameTaken. The error is party's.
 	ErrNameHeld = party.ErrNameHeld
 
+	// ErrOtherCluster says that the oldest member that names a cluster ([Options].Cluster) names another than this member, which
+	// has not joined, or has left again. Run ends with it. The text has the member's name and both ids. Members that have died
+	// count until their sessions have expired.
+	ErrOtherCluster = errors.New("another cluster")
+
 	// ErrFuncMismatch says that the members have no allocation function in common, or that the group runs one that this member
 	// does not have. The text names who runs what. The last good mapping stays in force.
 	ErrFuncMismatch = errors.New("allocator: no common allocation function")

@@ -368,7 +368,7 @@ func TestMetricsOfDisagreements(t *testing.T) {
 			want.WriteString("# HELP kiel_disagreements Members, topics or items, as last read, that keep the group from acting as one, by the kind of " +
 				"disagreement that /status lists; 1 where the kind is about a znode.\n# TYPE kiel_disagreements gauge\n")
 			for i, kind := range []string{
-				"no-common-function", "odd-item", "persistent-member", "topic-nobody-asks", "topics-ignored", "unreadable-record", "unreadable-set", "unreadable-zones",
+				"no-common-function", "odd-item", "other-cluster", "persistent-member", "topic-nobody-asks", "topics-ignored", "unreadable-record", "unreadable-set", "unreadable-zones",
 			} {
 				fmt.Fprintf(&want, "kiel_disagreements{group=\"g\",kind=%q} %d\n", kind, counts[i])
 			}
@@ -381,13 +381,13 @@ func TestMetricsOfDisagreements(t *testing.T) {
 				w.Errorf("the status lists %v", listed)
 			}
 		}
-		shown(0, 0, 0, 1, 0, 0, 0, 0)
+		shown(0, 0, 0, 0, 1, 0, 0, 0, 0)
 		for _, name := range []string{"ghost", "ghost2"} {
 			if err := w.srv.Create(members+"/"+name, nil); err != nil {
 				w.Fatal(err)
 			}
 		}
-		shown(0, 0, 2, 0, 2, 0, 0, 0)
+		shown(0, 0, 0, 2, 0, 2, 0, 0, 0)
 		if err := w.srv.Set(members+"/ghost", []byte(`{"v":1,"functions":["other"]`)); err != nil {
 			w.Fatal(err)
 		}
@@ -400,14 +400,14 @@ func TestMetricsOfDisagreements(t *testing.T) {
 		if err := w.srv.Set("/kiel/groups/g/partitions", []byte(`["t:0", "t:x"]`)); err != nil {
 			w.Fatal(err)
 		}
-		shown(1, 1, 2, 0, 1, 1, 0, 0)
+		shown(1, 1, 0, 2, 0, 1, 1, 0, 0)
 		if err := w.srv.Set("/kiel/groups/g/partitions", []byte(`no set`)); err != nil {
 			w.Fatal(err)
 		}
 		if err := w.srv.Create("/kiel/groups/g/zones", []byte(`no zones`)); err != nil {
 			w.Fatal(err)
 		}
-		shown(1, 1, 2, 0, 1, 1, 1, 1)
+		shown(1, 1, 0, 2, 0, 1, 1, 1, 1)
 		if err := a.end(); err != nil {
 			w.Error(err)
 		}

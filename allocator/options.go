@@ -60,6 +60,12 @@ type Options struct {
 	Zone   string
 	Topics []string
 
+	// Cluster is the id of what holds the partitions' data, as of a Kafka cluster: 1 to [MaxCluster] visible ASCII characters. It
+	// is part of this member's record. "" is unknown, and of no effect. Members that name another cluster than the oldest member
+	// that names one would handle other data under the same partitions' names: they do not join, or leave, and Run returns an
+	// [ErrOtherCluster].
+	Cluster string
+
 	// QuietPeriod and MaxDelay bound how changes are coalesced. The first change after QuietPeriod without any is acted on at
 	// once. Those that follow are acted on when no change has come for QuietPeriod, or when the first of them has waited for
 	// MaxDelay. 0 is 200 ms and 1 s.
@@ -80,6 +86,9 @@ type Options struct {
 
 // MaxWeight is the largest weight of a member.
 const MaxWeight = 1_000_000
+
+// MaxCluster is the length of the longest id of a cluster.
+const MaxCluster = 128
 
 // Defaults of Options.
 const (
@@ -145,6 +154,9 @@ func (o Options) validate() error {
 	}
 	if _, err := topiclist.Parse(o.Topics); err != nil {
 		fault("Topics: %w", err)
+	}
+	if o.Cluster != "" && !IsCluster(o.Cluster) {
+		fault("Cluster: %.200q has more than %d characters, or others than visible ASCII ones", o.Cluster, MaxCluster)
 	}
 	if o.QuietPeriod < 0 {
 		fault("QuietPeriod: %v is less than 0", o.QuietPeriod)

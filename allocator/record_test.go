@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -23,6 +24,7 @@ func TestRecordOnTheWire(t *testing.T) {
 		`{"v":1,"functions":["range/1","roundrobin/1"],"weight":3,"zone":"eu-1a","topics":["t","u"]}`: {
 			Func: allocfn.Range(), AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()}, Weight: 3, Zone: "eu-1a", Topics: []string{"t", "u"},
 		},
+		`{"v":1,"functions":["roundrobin/1"],"cluster":"MkU3OEVBNTcwNTJENDM2Qg"}`: {Cluster: "MkU3OEVBNTcwNTJENDM2Qg"},
 	} {
 		o, err := o.withDefaults()
 		if err != nil {
@@ -86,6 +88,41 @@ func TestParseRecord(t *testing.T) {
 	}
 	if _, ok, err := parseRecord(nil, topiclist.Parse); ok || err != nil {
 		t.Error("no data:", ok, err)
+	}
+}
+
+// TestClusterInARecord is red if a text in place of a cluster makes a record bad that is good for members of versions which do not
+// have the field: then members would compute different mappings.
+func TestClusterInARecord(t *testing.T) {
+	type oldRecord struct { // as versions without the field have it
+		V         int      `json:"v"`
+		Functions []string `json:"functions"`
+		Weight    int      `json:"weight,omitempty"`
+		Zone      string   `json:"zone,omitempty"`
+		Topics    []string `json:"topics,omitempty"`
+	}
+	for value, want := range map[string]cluster{
+		`"A"`: "A", `"a\u0041"`: "aA", `""`: "", `null`: "", `5`: "", `-1e400`: "", `true`: "", `["A"]`: "", `{"id":"A"}`: "",
+		`"a b"`: "", `"\u0000"`: "", `"\ud800"`: "", `"` + fill(128) + `"`: cluster(fill(128)), `"` + fill(129) + `"`: "",
+		`"` + fill(60000) + `"`: "",
+	} {
+		data := []byte(`{"v":1,"functions":["range/1"],"weight":2,"cluster":` + value + `,"zone":"z","topics":["t"]}`)
+		r, ok, err := parseRecord(data, topiclist.Parse)
+		var old oldRecord
+		oldErr := json.Unmarshal(data, &old)
+		if oldErr != nil || err != nil || !ok || r.Cluster != want {
+			t.Errorf("%.60q: %q, %t, %v; without the field %v", value, r.Cluster, ok, err, oldErr)
+		}
+		if fmt.Sprint(old) != fmt.Sprint(oldRecord{r.V, r.Functions, r.Weight, r.Zone, r.Topics}) {
+			t.Errorf("%.60q: read %v, without the field %v", value, r, old)
+		}
+		if got := clusterIn(data); got != want {
+			t.Errorf("%.60q: before the join read as %q", value, got)
+		}
+	}
+	o := Options{Cluster: strings.Repeat("<", MaxCluster), Topics: []string{fill(200)}}
+	if data, err := newRecord(o).encode(); err != nil || len(data) > 2000 {
+		t.Errorf("the largest id makes a record of %d bytes: %v", len(data), err)
 	}
 }
 

@@ -2,17 +2,15 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
-
-// maxClusterID is the length of the longest id of a cluster that counts. Kafka's own ids have 22 characters; other servers of
-// its protocol answer with other texts.
-const maxClusterID = 128
 
 // clusterID is the id of the Kafka cluster, as the newest answer has it. Its zero value is unknown.
 type clusterID struct{ newest atomic.Pointer[string] }
@@ -25,22 +23,12 @@ func (c *clusterID) String() string {
 	return ""
 }
 
-// answered stores the id of an answer. An answer without one that counts leaves the id as it is.
+// answered stores the id of an answer. An answer without one, or with a text that can't be allocator's Options.Cluster, leaves the
+// id as it is.
 func (c *clusterID) answered(id *string) {
-	if id != nil && countsAsClusterID(*id) {
+	if id != nil && allocator.IsCluster(*id) {
 		c.newest.Store(id)
 	}
-}
-
-// countsAsClusterID returns whether id can be the id of a cluster: it is not empty or too long, and has visible ASCII characters
-// alone, because it is written into ZooKeeper, Kafka and logs.
-func countsAsClusterID(id string) bool {
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
-	}
-	return id != "" && len(id) <= maxClusterID
 }
 
 // identify asks Kafka for the cluster's id alone. It blocks.
@@ -78,6 +66,32 @@ func (m *membership) learnCluster(ctx context.Context) error {
 	_, err := kafkaconn.Run(ctx, &m.kafka.do, func() (struct{}, error) { return struct{}{}, m.kafka.identify() }, nil)
 	if err != nil {
 		return fmt.Errorf("consumer: ask for the cluster's id: %w", err)
+	}
+	return nil
+}
+
+// clusterChanged is an ErrOtherCluster: the brokers answer with another id than when the member joined.
+type clusterChanged struct{ was, is string }
+
+func (e *clusterChanged) Error() string {
+	return fmt.Sprintf("consumer: %v: Kafka had the cluster id %q when this member joined, and has %q now", ErrOtherCluster, e.was, e.is)
+}
+
+// Unwrap returns ErrOtherCluster.
+func (e *clusterChanged) Unwrap() error { return ErrOtherCluster }
+
+// checkCluster makes the member leave if the cluster's id is not that in the member's record any more: the brokers' names lead to
+// another cluster now, or the cluster was made anew. The next call joins with the new id, if no member has the old one.
+func (m *membership) checkCluster() {
+	if is := m.clusterID(); m.cluster != "" && is != m.cluster {
+		m.leave(&clusterChanged{m.cluster, is})
+	}
+}
+
+// clusterFault returns the clusterChanged for which the member has left, or nil.
+func (m *membership) clusterFault() error {
+	if e, ok := errors.AsType[*clusterChanged](context.Cause(m.ctx)); ok {
+		return e
 	}
 	return nil
 }

@@ -27,6 +27,14 @@ var (
 	// or use another group name. With Options.Fence the group does not notice them.
 	ErrGroupInUse = offsets.ErrGroupInUse
 
+	// ErrOtherCluster says that the group's members consume another Kafka cluster than this one, as brokers tell by the cluster's
+	// id. With the same ZooKeeper and the same group name members of two clusters would each get a part of the partitions, and
+	// read it in their own cluster only. So the oldest member that names a cluster decides, and a member with another id does not
+	// join, or leaves again. The call ends; the next waits for 5 s before it joins. Give the members of one group the brokers of
+	// one cluster. When a group moves to another cluster, stop all members first. The call also ends if the brokers answer with
+	// another id than when the member joined. It is allocator's error.
+	ErrOtherCluster = allocator.ErrOtherCluster
+
 	// ErrHandler wraps the error or the panic of a handler that ended while its messages were open. It is the whole error when
 	// the handler returned nil. Run returns it, as a *sarama.ConsumerError; with Options.ReopenPartition it goes to Errors, for
 	// Consume too. A handler that returns because the call ends causes no error.

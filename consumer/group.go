@@ -72,6 +72,9 @@ func (g *Group) Name() string { return g.settings.Name }
 // that had joined the wait doubles, up to 5 minutes, so that a loop does not keep the whole group rebalancing; it is 5 s again
 // after a membership that has lasted for 5 minutes. A wait longer than 5 s is logged as a warning.
 //
+// When the group's members consume another Kafka cluster, the call ends with [ErrOtherCluster] before this member joins, and the
+// next call waits in the same way.
+//
 // Members of a group may consume different topics; the package's page says what then becomes of a partition, and when all need
 // the same. An entry of topics that begins with ^ is a pattern that finds topics, one that begins with !^ excludes some ("Topics
 // by pattern" there). What can't be a topic or a pattern is an error that is kiel.ErrInvalidName.

@@ -29,6 +29,7 @@ type membership struct {
 	group     *Group
 	topics    *topiclist.List
 	kafka     *kafka
+	cluster   string // the cluster's id in the member's record; "" if it was unknown
 	allocator *allocator.PartitionAllocator
 	owner     *ownership.Owner
 
@@ -193,6 +194,7 @@ func (g *Group) fetchOptions() fetch.Options {
 func (m *membership) buildOwner() (err error) {
 	g, set := m.group, m.group.settings
 	stopTimeout := set.StopTimeout - cleanupGrace(set.StopTimeout)
+	m.cluster = m.clusterID()
 	m.allocator, err = allocator.New(g.zk, g.name, set.Name, allocator.Options{
 		Seed:        m.catalog.partitions(),
 		Func:        set.Func,
@@ -201,6 +203,7 @@ func (m *membership) buildOwner() (err error) {
 		Weight:      set.Weight,
 		Zone:        set.Zone,
 		Topics:      m.topics.Entries,
+		Cluster:     m.cluster,
 		StopTimeout: stopTimeout,
 		OnError:     m.allocatorError,
 		Logger:      set.Logger,
@@ -262,8 +265,8 @@ func (m *membership) run() {
 	m.forgetMissing()
 	m.openLog.flush()
 	m.group.log.AllGone()
-	m.group.noteRefusal(m.refusals.reason(), m.refusals.began)
-	err := errors.Join(m.owned, m.refusals.reason(), m.users.end(m.late), m.kafka.endUntil(m.late))
+	m.group.noteRefusal(errors.Join(m.refusals.reason(), m.owned, m.clusterFault()), m.refusals.began)
+	err := errors.Join(m.owned, m.refusals.reason(), m.clusterFault(), m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
 	if err != nil && last == nil && !byItself {
 		m.group.log.Failed(kindMember, "", err) // no call runs that could return the error
@@ -481,20 +484,4 @@ func (m *membership) observeOwner(e ownership.Event) {
 		Kind: EventKind(e.Kind.String()), Topic: e.Topic, Partition: e.Partition, Token: e.Token,
 		Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err, Reason: e.Reason, Previous: e.Previous, Next: e.Next,
 	})
-}
-
-// snapshot returns the newest mapping, nil before the first.
-func (m *membership) snapshot() *allocator.Snapshot {
-	if m.allocator == nil { // build has not made it yet
-		return nil
-	}
-	return m.allocator.Snapshot()
-}
-
-// version returns the version of the newest mapping, 0 before the first.
-func (m *membership) version() uint64 {
-	if s := m.snapshot(); s != nil {
-		return s.Version
-	}
-	return 0
 }

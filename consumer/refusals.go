@@ -244,8 +244,8 @@ func (m *membership) checkGroup(ctx context.Context) error {
 	return nil
 }
 
-// noteRefusal sets when the next membership may join, if err, with which this one has ended, is a refusal. joined is when this one
-// began; zero if it has not joined.
+// noteRefusal sets when the next membership may join, if err, with which this one has ended, is a refusal, by Kafka or by the
+// members of another cluster. joined is when this one began; zero if it has not joined.
 func (g *Group) noteRefusal(err error, joined time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -253,10 +253,13 @@ func (g *Group) noteRefusal(err error, joined time.Time) {
 	if !joined.IsZero() && time.Since(joined) >= maxRefusalPause {
 		g.refusals = 0
 	}
-	if !errors.Is(err, sarama.ErrTopicAuthorizationFailed) && !errors.Is(err, sarama.ErrGroupAuthorizationFailed) {
+	wait := refusalPause
+	switch {
+	case errors.Is(err, ErrOtherCluster): // such a member takes nothing from the others, so the pause need not grow
+		joined = time.Time{}
+	case !errors.Is(err, sarama.ErrTopicAuthorizationFailed) && !errors.Is(err, sarama.ErrGroupAuthorizationFailed):
 		return
 	}
-	wait := refusalPause
 	if !joined.IsZero() {
 		wait = pause.Doubling(refusalPause, maxRefusalPause).After(g.refusals)
 		g.refusals++

@@ -160,3 +160,19 @@ func (p *Partition) describe(out *status.Partition, now time.Time) {
 		out.Times.FirstMessage = max(first.Sub(p.openedAt).Seconds(), 0)
 	}
 }
+
+// snapshot returns the newest mapping, nil before the first.
+func (m *membership) snapshot() *allocator.Snapshot {
+	if m.allocator == nil { // build has not made it yet
+		return nil
+	}
+	return m.allocator.Snapshot()
+}
+
+// version returns the version of the newest mapping, 0 before the first.
+func (m *membership) version() uint64 {
+	if s := m.snapshot(); s != nil {
+		return s.Version
+	}
+	return 0
+}

@@ -42,6 +42,7 @@ func (m *membership) watchTopics(ctx context.Context, asked chan<- struct{}) {
 		case asked <- struct{}{}:
 		default:
 		}
+		m.checkCluster()
 		m.openPartitions.check(m.catalog.id)
 		m.forgetRemoved()
 		m.addLacking(ctx)

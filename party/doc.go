@@ -36,6 +36,8 @@
 //     dead session its whole timeout again. If the znode is still there after the wait, Run ends with [ErrNameTaken]. Meanwhile
 //     [View].NameHeld and a line of the log say which session holds the name. If another session replaces the Party's own znode,
 //     as a Python member of the same name does, Run ends with ErrNameTaken at once.
+//   - A member that [Options].Admit refuses does not join, and is in no view of its own. If members come while it joins, it leaves
+//     again before it publishes a view with them; others may see it for a moment.
 //   - While the connection is gone but the session lives, the znode exists and the Party stays a member, with the same znode when
 //     it is connected again.
 //   - When Run has returned, the Party's znode is deleted, or is deleted when the ZooKeeper session ends, if the servers could

@@ -13,6 +13,9 @@ var (
 	// the Party waits.
 	ErrNameHeld = errors.New("name is held by another session")
 
+	// ErrNotAdmitted says that Options.Admit has refused this member. Run has ended, and the member has not joined, or has left.
+	ErrNotAdmitted = errors.New("not admitted")
+
 	// ErrRecordTooLarge is the Err of a member whose record is larger than 64 KiB, and the error of New for such a record.
 	ErrRecordTooLarge = errors.New("record is larger than 64 KiB")
 

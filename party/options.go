@@ -19,6 +19,12 @@ type Options struct {
 	// Data is the member's record, up to 64 KiB. Empty data means that the member has no record, as Python members have none.
 	// Data needs a Name.
 	Data []byte
+	// Admit, when not nil, says whether this member may be in the directory with the members of a view: nil, or why it may not. It
+	// is called with the members that were read before each join, and with each new view in which this member has joined. Then
+	// Joined says whether this member's znode is among them. If Admit returns an error, the member does not join, or leaves, that
+	// view is not published, and Run ends with an [ErrNotAdmitted] that wraps the error. So a member that Admit refuses is in no
+	// view of its own. Admit is called on Run's goroutine: it must return at once and must not call the Party's methods.
+	Admit func(v *View) error
 	// Logger receives the log. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger

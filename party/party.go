@@ -23,6 +23,8 @@ type Party struct {
 	data []byte // this member's record
 	log  *slog.Logger
 
+	admit func(v *View) error // Options.Admit; nil if the member may always join
+
 	latest  *latest.Value[View] // the newest view; nil before the first
 	started atomic.Bool         // whether Run was called
 	leaving atomic.Bool         // whether Leave was called
@@ -46,6 +48,7 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 		path:    path,
 		name:    opts.Name,
 		data:    slices.Clone(opts.Data),
+		admit:   opts.Admit,
 		log:     defaultlog.Or(opts.Logger).With("component", "party", "path", path, "member", opts.Name),
 		wake:    make(chan struct{}, 1),
 		refresh: make(chan chan struct{}),

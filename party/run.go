@@ -22,8 +22,8 @@ const (
 )
 
 // Run joins, watches, and publishes views until ctx ends; then it leaves, for which it takes at most one session timeout, and
-// returns nil. Run holds the session meanwhile. It returns an error if another attempt is of no use: ErrNameTaken, ErrStarted, or
-// a fatal error of package session.
+// returns nil. Run holds the session meanwhile. It returns an error if another attempt is of no use: ErrNameTaken, ErrNotAdmitted,
+// ErrStarted, or a fatal error of package session.
 func (p *Party) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
 		return fmt.Errorf("party: %s: %w", p.path, ErrStarted)
@@ -57,6 +57,7 @@ type loop struct {
 	members   map[string]record // the members as read last, by name
 	audited   string            // the name with which the next audit begins
 	readAt    time.Time         // when the last reading ended
+	admitted  *View             // the newest view with which Options.Admit has admitted this member; nil before
 
 	refreshing []chan struct{} // calls of Refresh that wait for the next view
 }
@@ -196,7 +197,7 @@ func (l *loop) wait(ctx context.Context) {
 func (l *loop) look(ctx context.Context) error {
 	for {
 		if l.wanted() && l.absent {
-			if err := create(ctx, l.inc, l.path, l.node, l.data); err != nil {
+			if err := l.join(ctx); err != nil {
 				return err
 			}
 		}
@@ -216,6 +217,9 @@ func (l *loop) look(ctx context.Context) error {
 		view, err := l.read(ctx, names, directory)
 		if err == nil {
 			err = l.checkOwn(ctx, &view)
+		}
+		if err == nil && view.Joined {
+			err = l.checkAdmitted(&view)
 		}
 		if err == nil && (!l.wanted() || !l.absent) {
 			l.publish(view)

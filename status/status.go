@@ -118,6 +118,7 @@ type Member struct {
 	Session   string     `json:"session,omitempty"` // in hexadecimal digits; "0x0" if the znode is persistent
 	Weight    int        `json:"weight,omitempty"`  // 0 counts as 1
 	Zone      string     `json:"zone,omitempty"`
+	Cluster   string     `json:"cluster,omitempty"`   // the id of the Kafka cluster that it consumes; "" if its record names none
 	Functions []string   `json:"functions,omitempty"` // the ids of its functions, the preferred first; none for a member without a record, such as a Python one
 	Topics    []string   `json:"topics,omitempty"`    // the topics that it asks for; an empty list asks for all
 	Planned   int        `json:"planned"`             // how many partitions the mapping assigns to it; 0 from SourceZooKeeper
@@ -216,6 +217,7 @@ const (
 	TopicsIgnored    DisagreementKind = "topics-ignored"     // Names are members without a record: topics count for nobody
 	UnreadableRecord DisagreementKind = "unreadable-record"  // Names are members
 	PersistentMember DisagreementKind = "persistent-member"  // Names are members whose znodes no session owns
+	OtherCluster     DisagreementKind = "other-cluster"      // Names are members that consume another Kafka cluster than the oldest that names one
 	UnreadableSet    DisagreementKind = "unreadable-set"
 	UnreadableZones  DisagreementKind = "unreadable-zones"
 	OddItem          DisagreementKind = "odd-item"         // Names are items of the set that are not name:number

@@ -1,0 +1,50 @@
+package party
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kielgo/kiel/session"
+)
+
+// join creates this member's znode. If admission is asked for, and this session owns no such znode, join reads the members first.
+// What it reads is not read again afterwards.
+func (l *loop) join(ctx context.Context) error {
+	if l.admit != nil {
+		if err := l.askToJoin(ctx); err != nil {
+			return err
+		}
+	}
+	return create(ctx, l.inc, l.path, l.node, l.data)
+}
+
+// askToJoin returns an ErrNotAdmitted if this member may not join the members as they are now.
+func (l *loop) askToJoin(ctx context.Context) error {
+	names, directory, err := l.list(ctx)
+	if errors.Is(err, session.ErrNoNode) {
+		return nil // nobody is there
+	}
+	if err != nil {
+		return err
+	}
+	view, err := l.read(ctx, names, directory)
+	if err != nil {
+		return err
+	}
+	own, stands := l.members[l.name]
+	view.Joined = stands && own.Session == l.sid
+	return l.checkAdmitted(&view)
+}
+
+// checkAdmitted returns an ErrNotAdmitted if this member may not be one of the view's.
+func (l *loop) checkAdmitted(v *View) error {
+	if l.admit == nil || v.same(l.admitted) {
+		return nil
+	}
+	if err := l.admit(v); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotAdmitted, err)
+	}
+	l.admitted = v
+	return nil
+}
