@@ -150,4 +150,3 @@ func TestAdmitWithoutDirectory(t *testing.T) {
 		}
 	})
 }
-
