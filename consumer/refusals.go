@@ -253,13 +253,12 @@ func (g *Group) noteRefusal(err error, joined time.Time) {
 	if !joined.IsZero() && time.Since(joined) >= maxRefusalPause {
 		g.refusals = 0
 	}
-	wait := refusalPause
-	switch {
-	case errors.Is(err, ErrOtherCluster): // such a member takes nothing from the others, so the pause need not grow
-		joined = time.Time{}
-	case !errors.Is(err, sarama.ErrTopicAuthorizationFailed) && !errors.Is(err, sarama.ErrGroupAuthorizationFailed):
+	if errors.Is(err, ErrOtherCluster) {
+		joined = time.Time{} // such a member takes nothing from the others, so the pause need not grow
+	} else if !errors.Is(err, sarama.ErrTopicAuthorizationFailed) && !errors.Is(err, sarama.ErrGroupAuthorizationFailed) {
 		return
 	}
+	wait := refusalPause
 	if !joined.IsZero() {
 		wait = pause.Doubling(refusalPause, maxRefusalPause).After(g.refusals)
 		g.refusals++
