@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/status"
 )
