@@ -209,7 +209,7 @@ func (c *catalog) id(topic string) sarama.Uuid {
 func (c *catalog) count(topic string) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return int32(len(c.infos[topic].partitions)) //nolint:gosec // partitions have numbers of 32 bits
+	return int32(len(c.infos[topic].partitions))
 }
 
 // partitions returns the partitions of all topics; the map is the caller's.

@@ -70,27 +70,27 @@ func (m *membership) learnCluster(ctx context.Context) error {
 	return nil
 }
 
-// clusterChanged is an ErrOtherCluster: the brokers answer with another id than when the member joined.
-type clusterChanged struct{ was, is string }
+// clusterChangedError is an ErrOtherCluster: the brokers answer with another id than when the member joined.
+type clusterChangedError struct{ was, is string }
 
-func (e *clusterChanged) Error() string {
+func (e *clusterChangedError) Error() string {
 	return fmt.Sprintf("consumer: %v: Kafka had the cluster id %q when this member joined, and has %q now", ErrOtherCluster, e.was, e.is)
 }
 
 // Unwrap returns ErrOtherCluster.
-func (e *clusterChanged) Unwrap() error { return ErrOtherCluster }
+func (e *clusterChangedError) Unwrap() error { return ErrOtherCluster }
 
 // checkCluster makes the member leave if the cluster's id is not that in the member's record any more: the brokers' names lead to
 // another cluster now, or the cluster was made anew. The next call joins with the new id, if no member has the old one.
 func (m *membership) checkCluster() {
 	if is := m.clusterID(); m.cluster != "" && is != m.cluster {
-		m.leave(&clusterChanged{m.cluster, is})
+		m.leave(&clusterChangedError{m.cluster, is})
 	}
 }
 
-// clusterFault returns the clusterChanged for which the member has left, or nil.
+// clusterFault returns the clusterChangedError for which the member has left, or nil.
 func (m *membership) clusterFault() error {
-	if e, ok := errors.AsType[*clusterChanged](context.Cause(m.ctx)); ok {
+	if e, ok := errors.AsType[*clusterChangedError](context.Cause(m.ctx)); ok {
 		return e
 	}
 	return nil

@@ -123,7 +123,7 @@ func (o *opening) describe(ctx context.Context) error {
 // other partitions read.
 func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, reason string) (first int32, isNew bool, err error) {
 	ids := o.member.catalog.partitions()[o.tp.Topic]
-	now := int32(len(ids)) //nolint:gosec // partitions have numbers of 32 bits
+	now := int32(len(ids))
 	switch {
 	case reason == "":
 		return cmp.Or(found.FirstPartitions, now), false, nil

@@ -388,7 +388,7 @@ func serveTLS(t *testing.T) (string, *tls.Config) {
 	served := make(chan struct{})
 	go func() { defer close(served); _ = srv.Serve(listener) }()
 	t.Cleanup(func() { _ = srv.Close(); <-served })
-	return listener.Addr().String(), &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}} //nolint:gosec // New raises the version
+	return listener.Addr().String(), &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}
 }
 
 func TestTLS(t *testing.T) {
@@ -412,9 +412,9 @@ func TestTLS(t *testing.T) {
 		config *tls.Config
 		want   string
 	}{
-		"unknown authority": {"localhost", &tls.Config{Certificates: config.Certificates}, "unknown authority"}, //nolint:gosec // as above
+		"unknown authority": {"localhost", &tls.Config{Certificates: config.Certificates}, "unknown authority"},
 		"wrong name":        {"127.0.0.1", config, "127.0.0.1"},
-		"no certificate":    {"localhost", &tls.Config{RootCAs: config.RootCAs}, ""}, //nolint:gosec // as above
+		"no certificate":    {"localhost", &tls.Config{RootCAs: config.RootCAs}, ""},
 	} {
 		s, err := session.New([]string{c.host + ":" + port}, session.Options{TLS: c.config})
 		if err != nil {

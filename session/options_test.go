@@ -73,7 +73,7 @@ func TestDefaultACL(t *testing.T) {
 	}{
 		"nothing":              {session.Options{}, session.WorldACL(session.PermAll)},
 		"auth":                 {session.Options{Auth: digest}, session.AuthACL(session.PermAll)},
-		"tls":                  {session.Options{TLS: &tls.Config{}}, session.WorldACL(session.PermAll)}, //nolint:gosec // New raises the version
+		"tls":                  {session.Options{TLS: &tls.Config{}}, session.WorldACL(session.PermAll)},
 		"tls with certificate": {session.Options{TLS: &tls.Config{Certificates: make([]tls.Certificate, 1)}}, session.AuthACL(session.PermAll)},
 		"given":                {session.Options{Auth: digest, ACL: session.WorldACL(session.PermRead)}, session.WorldACL(session.PermRead)},
 	} {

@@ -17,7 +17,7 @@ func TestServerWithoutProofsIsLeftInTime(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const other = "zk2:2181"
 		l := must[net.Listener](t)(w.net.Listen(other))
-		go w.srv.Serve(l) //nolint:errcheck // ends with the server
+		go w.srv.Serve(l)
 		link, at := w.net.Client("a"), atomic.Value{}
 		s := must[*session.Session](t)(session.New([]string{zktest.VirtualAddress, other}, session.Options{
 			Timeout: timeout,

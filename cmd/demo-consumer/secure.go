@@ -19,7 +19,7 @@ import (
 // Environment variables that hold secrets. There is no flag for a secret: other users of the machine see command lines.
 const (
 	digestVariable   = "KIEL_ZOOKEEPER_DIGEST"
-	passwordVariable = "KIEL_KAFKA_PASSWORD"
+	passwordVariable = "KIEL_KAFKA_PASSWORD" //nolint:gosec // a name, no secret
 )
 
 // tlsFlags are how to speak TLS with servers, for ZooKeeper and for Kafka.
@@ -117,7 +117,7 @@ func secret(flag, file, variable string) (string, error) {
 	if file == "" {
 		return os.Getenv(variable), nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := os.ReadFile(file) //nolint:gosec // the user names it
 	if err != nil {
 		return "", &usageError{fmt.Errorf("--%s: %w", flag, err)}
 	}

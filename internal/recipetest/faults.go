@@ -64,7 +64,7 @@ type Trouble struct {
 
 // Until makes faults until the context ends, and then ends all faults.
 func (t *Trouble) Until(ctx context.Context) {
-	random := rand.New(rand.NewPCG(t.Seed, 1<<63)) //nolint:gosec // a failure must be repeatable
+	random := rand.New(rand.NewPCG(t.Seed, 1<<63))
 	kinds := append([]func(*rand.Rand){
 		func(*rand.Rand) { t.one(random).Cut() },
 		func(*rand.Rand) { t.one(random).BlackHole(zktest.Direction(1 + random.IntN(3))) },

@@ -37,9 +37,9 @@ func TestCharacters(t *testing.T) {
 	if len(allowed) < 50_000 || len(refused) < 7_000 {
 		t.Fatalf("%d characters allowed, %d refused", len(allowed), len(refused))
 	}
-	real := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: conformance.TickTime, MaxSessionTimeout: time.Minute, Heap: "256m"})
+	zookeeper := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: conformance.TickTime, MaxSessionTimeout: time.Minute, Heap: "256m"})
 	_, test := zktest.Start(t, zktest.Options{})
-	for name, address := range map[string]string{"real": real.Addr(), "zktest": test} {
+	for name, address := range map[string]string{"ZooKeeper": zookeeper.Addr(), "zktest": test} {
 		conn, _, err := zk.Connect([]string{address}, 30*time.Second, zk.WithLogInfo(false))
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestCharacters(t *testing.T) {
 		each(t, refused, func(path string) error {
 			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 			if !errors.Is(err, zk.ErrBadArguments) && !errors.Is(err, zk.ErrInvalidPath) { // the latter is go-zookeeper's
-				return fmt.Errorf("%s: %+q gives %v, and CheckPath refuses it", name, path, err)
+				return fmt.Errorf("%s: %+q is refused by CheckPath, and gives this: %w", name, path, err)
 			}
 			return nil
 		})

@@ -19,7 +19,6 @@ var full = flag.Bool("full", false, "on old versions of ZooKeeper, too")
 // TestVersions: a group on an ensemble of each version of ZooKeeper: members share and take over, also after a restart of all
 // servers, a set and a lock work, and the session's errors are told apart as on the newest version.
 func TestVersions(t *testing.T) {
-	t.Parallel()
 	versions := []string{servers.ZooKeeper38}
 	if *full {
 		versions = append(servers.OldZooKeepers(), servers.ZooKeeper38, servers.ZooKeeper39)
@@ -81,11 +80,11 @@ func recipesOf(t *testing.T, addrs []string) {
 		"refused in part": {errorOf(inc.Multi(ctx, session.CheckOp("/", -1), session.DeleteOp("/nothing", -1))), session.ErrNoNode},
 		"not our root":    {inc.EnsurePath(ctx, "/"), nil},
 	} {
-		if !isError(c.got, c.want) {
+		if !errors.Is(c.got, c.want) {
 			t.Errorf("%s: %v, want %v", what, c.got, c.want)
 		}
 	}
-	for err = nil; !isError(err, session.ErrCostsConnection); { // a caller that repeats what it does not know
+	for err = nil; !errors.Is(err, session.ErrCostsConnection); { // a caller that repeats what it does not know
 		if _, err = inc.Create(ctx, "/large", []byte(strings.Repeat("x", 100_000)), session.Persistent); err == nil || ctx.Err() != nil {
 			t.Fatalf("too large for the servers: %v", err)
 		}
@@ -96,6 +95,3 @@ func recipesOf(t *testing.T, addrs []string) {
 }
 
 func errorOf[T any](_ T, err error) error { return err }
-
-// isError reports whether err is want, or both are nil.
-func isError(err, want error) bool { return err == want || want != nil && errors.Is(err, want) }

@@ -23,6 +23,7 @@ const (
 // Discord is why the stored offset of an open partition is none that this member, or a former owner, has stored.
 type Discord string
 
+// Why a stored offset does not fit.
 const (
 	OtherTree    Discord = "other_tree"    // a member whose group is in another ZooKeeper tree has stored it, in this cluster
 	NewerOwner   Discord = "newer_owner"   // a later owner of the same tree has stored it, although the claim is trusted
@@ -67,7 +68,7 @@ func (a *audit) sent(start, answered time.Time) {
 }
 
 // untilAudit returns a random time from one audit to the next.
-func untilAudit() time.Duration { return auditInterval + rand.N(auditSpread) } //nolint:gosec // chance, no secret
+func untilAudit() time.Duration { return auditInterval + rand.N(auditSpread) }
 
 // quiet returns for how long an audit is to wait because of an own commit.
 func (a *audit) quiet(now time.Time) time.Duration {
@@ -76,7 +77,7 @@ func (a *audit) quiet(now time.Time) time.Duration {
 	if a.last.IsZero() || left <= 0 || now.Sub(a.due) >= maxPostponed {
 		return 0
 	}
-	return left + rand.N(half*4/5+1) //nolint:gosec // chance, no secret
+	return left + rand.N(half*4/5+1)
 }
 
 // askAudit reads the stored offsets of the open partitions, in one request, if now is a moment for that. It returns after what

@@ -190,7 +190,7 @@ func TestAuditsAreBounded(t *testing.T) {
 func TestOneOfTwoSeesTheOther(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	chance := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+	chance := rand.New(rand.NewPCG(seed, 0))
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			store := new(MemoryStore)

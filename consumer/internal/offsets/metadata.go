@@ -50,20 +50,20 @@ func (m commitMetadata) ids() []byte {
 	return append(append(ids, m.place.Tree[:]...), m.place.Cluster[:]...)
 }
 
-// setIDs is the reverse of ids. It returns false if b is not empty and has no room for the topic's id. What is behind the ids is
-// a later version's.
-func (m *commitMetadata) setIDs(b []byte) bool {
+// parseIDs is the reverse of ids. It returns false if b is not empty and has no room for the topic's id. Bytes behind the ids are a
+// later version's.
+func parseIDs(b []byte) (topicID sarama.Uuid, place Place, ok bool) {
 	if len(b) == 0 {
-		return true
+		return topicID, place, true
 	}
-	if copy(m.topicID[:], b) != len(m.topicID) {
-		return false
+	if copy(topicID[:], b) != len(topicID) {
+		return topicID, place, false
 	}
-	if rest := b[len(m.topicID):]; len(rest) >= 2*len(ID{}) {
-		copy(m.place.Tree[:], rest)
-		copy(m.place.Cluster[:], rest[len(ID{}):])
+	if rest := b[len(topicID):]; len(rest) >= 2*len(ID{}) {
+		copy(place.Tree[:], rest)
+		copy(place.Cluster[:], rest[len(ID{}):])
 	}
-	return true
+	return topicID, place, true
 }
 
 // parseMetadata parses the metadata of a commit. ours is false if another program has written them.
@@ -94,7 +94,10 @@ func parseMetadata(s string) (m commitMetadata, ours bool) {
 		return foreign, false
 	}
 	ids, err := base64.RawURLEncoding.DecodeString(parts[0])
-	if err != nil || !m.setIDs(ids) {
+	if err != nil {
+		return foreign, false
+	}
+	if m.topicID, m.place, ours = parseIDs(ids); !ours {
 		return foreign, false
 	}
 	return m, true

@@ -22,8 +22,8 @@ type Place struct {
 // copied from one backup have one ID.
 func TreeID(czxid, ctime int64) ID {
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], uint64(czxid))  //nolint:gosec // the bits count, not the number
-	binary.BigEndian.PutUint64(b[8:], uint64(ctime)) //nolint:gosec // the bits count, not the number
+	binary.BigEndian.PutUint64(b[:], uint64(czxid))
+	binary.BigEndian.PutUint64(b[8:], uint64(ctime))
 	return hashed(b[:])
 }
 
