@@ -80,7 +80,9 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 
 	var partyErr, setErr, zonesErr error
 	a.metrics, a.shown = promreg.New(opts.Registerer, group, newMetrics)
-	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{Name: name, Data: data, Admit: admitTo(name, opts.Cluster), Logger: opts.Logger})
+	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{
+		Name: name, Data: data, Admit: admitTo(name, opts.Cluster), Rejoin: opts.Rejoin, Logger: opts.Logger, Registerer: a.shown,
+	})
 	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: opts.Logger, Registerer: a.shown})
 	_, sessionErr := promreg.Register(a.shown, s.Collector())
 	a.zones, zonesErr = zones.New(s, a.GroupPath(), zonesName)
@@ -96,8 +98,9 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 
 // Run makes the process a member and keeps it one until ctx ends or Stop is called; then the member leaves and Run returns nil.
 // Run may be called once. It returns within StopTimeout of that end, with [ErrStuck] if something that it started has not
-// returned by then. Run ends by itself with [ErrNameTaken], [ErrOtherCluster], and a fatal error of the session. Whichever way Run ends, the
-// last snapshot is not joined and has the error in Err.
+// returned by then. Run ends by itself with [ErrNameTaken], [ErrOtherCluster], and when the session ends for good. Before this
+// member has joined, a refusal by the servers ends Run, too, unless Options.Rejoin is set; after that refusals are reported, and
+// tried again. Whichever way Run ends, the last snapshot is not joined and has the error in Err.
 //
 // The session must run: without it the member does not join. Run holds the session until Run returns.
 func (a *PartitionAllocator) Run(ctx context.Context) error {
@@ -193,9 +196,9 @@ func (a *PartitionAllocator) Ready(ctx context.Context) error {
 	case <-ctx.Done():
 		err := fmt.Errorf("allocator: wait until ready: %w", context.Cause(ctx))
 		if s := a.Snapshot(); s != nil {
-			err = errors.Join(err, s.Err)
+			return errors.Join(err, s.Err)
 		}
-		return err
+		return errors.Join(err, a.refusal())
 	}
 }
 
@@ -342,7 +345,7 @@ func (a *PartitionAllocator) state(began time.Time) state {
 	}
 	s.disagreements = a.disagreements(a.read(m))
 	members, set := a.party.View(), a.set.View()
-	if members == nil || set == nil {
+	if members == nil || members.Incarnation == nil || set == nil {
 		return s
 	}
 	if v := a.zones.View(); v != nil {

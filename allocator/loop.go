@@ -267,6 +267,10 @@ func first(a, b Trigger) Trigger {
 }
 
 func (l *loop) onMembers(v *party.View) {
+	if v.Incarnation == nil && v.Err != nil { // nothing was read yet
+		l.report(kindMembership, v.Err)
+		return
+	}
 	old := l.members
 	if old != nil && v.Version < old.Version {
 		return // overtaken by a refresh
@@ -283,7 +287,7 @@ func (l *loop) onMembers(v *party.View) {
 		l.change(TriggerMembers, true)
 	case !slices.EqualFunc(old.Members, v.Members, sameMember):
 		l.change(TriggerMembers, false)
-	case text(old.NameHeld) != text(v.NameHeld):
+	case text(old.NameHeld) != text(v.NameHeld), text(old.Err) != text(v.Err):
 		l.republish(TriggerMembers, true)
 	}
 }

@@ -51,6 +51,10 @@ type Options struct {
 	// begins to stop; a call that begins after that has a ctx which ends with Run. For Stop OnError uses ctx.
 	OnError func(ctx context.Context, err error)
 
+	// Rejoin says that this member was in the group before, in this process, as an allocator that has ended. Then a refusal by the
+	// servers, such as session.ErrNoAuth, does not end Run, not even before the member has joined again.
+	Rejoin bool
+
 	// Weight, Zone and Topics are part of this member's record, for allocation functions that use them. Weight 0 is 1, and
 	// [MaxWeight] is the most; an empty Zone is unknown. Topics are those that this member asks for; an empty list asks for all.
 	// An entry may be a pattern, which asks for topics of the set: the package's page has the rules. Whatever the function,

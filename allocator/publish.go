@@ -29,8 +29,9 @@ func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool,
 	l.report(kindAllocation, l.computeErr)
 	l.report(kindItems, l.itemsErr)
 	if l.members != nil && end == nil {
-		errs = append(errs, l.members.NameHeld)
+		errs = append(errs, l.members.NameHeld, l.members.Err)
 		l.report(kindName, l.members.NameHeld)
+		l.report(kindMembership, l.members.Err)
 	}
 	if l.set != nil {
 		errs = append(errs, l.set.Err)
@@ -100,14 +101,15 @@ func (l *loop) logRebalance() {
 const (
 	kindAllocation = "allocation" // no mapping could be computed
 	kindFunc       = "panic in Func"
-	kindItems      = "items"   // items of the set that are no partitions
-	kindName       = "name"    // another session holds this member's name
-	kindRecords    = "records" // records of members
-	kindSeed       = "seed"    // the seed could not be added to the set
-	kindSession    = "session" // the session is not trusted
-	kindSet        = "set"     // the set can't be read
-	kindTopics     = "topics"  // no member asks for topics in the set
-	kindZones      = "zones"   // the zones can't be read
+	kindMembership = "membership" // the servers refuse this member's znode, or the members
+	kindItems      = "items"      // items of the set that are no partitions
+	kindName       = "name"       // another session holds this member's name
+	kindRecords    = "records"    // records of members
+	kindSeed       = "seed"       // the seed could not be added to the set
+	kindSession    = "session"    // the session is not trusted
+	kindSet        = "set"        // the set can't be read
+	kindTopics     = "topics"     // no member asks for topics in the set
+	kindZones      = "zones"      // the zones can't be read
 )
 
 // report logs an error of a kind, or with nil that the kind has recovered. It calls OnError unless the error is the one of this

@@ -43,6 +43,8 @@ func (a *PartitionAllocator) Waiting() string {
 		return "nothing: the member has stopped"
 	case !isClosed(a.ready):
 		return "the first mapping: " + a.lacking(s)
+	case !s.Incarnation.Trusted() && a.refusal() != nil:
+		return "membership: " + status.ShownText(a.refusal().Error())
 	case !s.Incarnation.Trusted():
 		return "the ZooKeeper session: it is " + a.session.Stats().State
 	case !s.Joined:
@@ -68,6 +70,8 @@ func (a *PartitionAllocator) lacking(s *Snapshot) string {
 	switch {
 	case !a.ran.Load():
 		return "Run was not called"
+	case s == nil && a.refusal() != nil:
+		return status.ShownText(a.refusal().Error())
 	case s == nil:
 		return "the ZooKeeper session is " + a.session.Stats().State
 	case s.Err != nil:
@@ -80,11 +84,19 @@ func (a *PartitionAllocator) lacking(s *Snapshot) string {
 }
 
 // MayBeMember reports whether the ZooKeeper session of this id owns a member's znode, by the members as read last. It also returns
-// true if that can't be excluded: before the first read, and while the metadata of a member's znode can't be read. It takes one
-// pass over the members, and does not block.
+// true if that can't be excluded: before the first read, while the members can't be read, and while the metadata of a member's znode
+// can't be read. It takes one pass over the members, and does not block.
 func (a *PartitionAllocator) MayBeMember(session int64) bool {
 	v := a.party.View()
-	return v == nil || slices.ContainsFunc(v.Members, func(m party.Member) bool { return m.Czxid == 0 || m.Session == session })
+	return v == nil || v.Err != nil || slices.ContainsFunc(v.Members, func(m party.Member) bool { return m.Czxid == 0 || m.Session == session })
+}
+
+// refusal returns why the servers refuse this member's znode or the members; nil if they do not.
+func (a *PartitionAllocator) refusal() error {
+	if v := a.party.View(); v != nil {
+		return v.Err
+	}
+	return nil
 }
 
 // Status describes the group as this member sees it: itself, the members as read last, and the partitions with the members to

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -30,6 +31,7 @@ type Group struct {
 	errs       *errorQueue
 	log        *errlog.Log // logs errors that repeat, for all memberships
 	pauses     pauses
+	joined     atomic.Bool // whether a membership has joined; then ZooKeeper's refusals end no call
 	reach      kafkaconn.Reach
 
 	idle       *ownership.Owner                // describes the member while there is no membership; it never runs
@@ -62,8 +64,9 @@ func (g *Group) Name() string { return g.settings.Name }
 //
 // Consume returns an error when it can't join the group, when the membership is lost for good, and when Setup or Cleanup returns
 // one. A ConsumeClaim, Setup, Cleanup or Observer that has not returned in that time is abandoned, and the error is an
-// ownership.ErrStuck. The same error is returned when an Observer that does not return has made the member leave. While Consume
-// joins, an unreachable Kafka is sarama.ErrOutOfBrokers, and a named topic that does not exist is
+// ownership.ErrStuck. The same error is returned when an Observer that does not return has made the member leave. What ZooKeeper
+// refuses, by an ACL or a quota, ends the call only if no member of this Group has ever joined; else it goes to Errors, and Consume
+// waits until it is allowed. While Consume joins, an unreachable Kafka is sarama.ErrOutOfBrokers, and a named topic that does not exist is
 // sarama.ErrUnknownTopicOrPartition. If ZooKeeper can't be reached, Consume waits, and the session's log names the servers.
 //
 // When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the error

@@ -204,6 +204,7 @@ func (m *membership) buildOwner() (err error) {
 		Zone:        set.Zone,
 		Topics:      m.topics.Entries,
 		Cluster:     m.cluster,
+		Rejoin:      g.joined.Load(),
 		StopTimeout: stopTimeout,
 		OnError:     m.allocatorError,
 		Logger:      set.Logger,

@@ -142,12 +142,15 @@ func (m *membership) whyLeft() error {
 	return m.whyEnded()
 }
 
-// watchEnd makes the member leave when its allocator has failed. So the session's context ends at once, and does not wait for
-// handlers, which may be waiting for that context.
+// watchEnd notes that the member has joined, and makes it leave when its allocator has failed. So the session's context ends at
+// once, and does not wait for handlers, which may be waiting for that context.
 func (m *membership) watchEnd(ctx context.Context) {
 	var failed error
 	for snapshot := range m.allocator.Updates(ctx) {
 		failed = snapshot.Err
+		if snapshot.Joined {
+			m.group.joined.Store(true)
+		}
 	}
 	if failed != nil && ctx.Err() == nil {
 		m.leave(failed)

@@ -38,6 +38,8 @@
 //     as a Python member of the same name does, Run ends with ErrNameTaken at once.
 //   - A member that [Options].Admit refuses does not join, and is in no view of its own. If members come while it joins, it leaves
 //     again before it publishes a view with them; others may see it for a moment.
+//   - Once the Party has joined, or an observer has read the members, nothing that the servers refuse ends Run: an ACL or a quota
+//     may be wrong for a while. [View].Err says what is refused, and the Party tries again.
 //   - While the connection is gone but the session lives, the znode exists and the Party stays a member, with the same znode when
 //     it is connected again.
 //   - When Run has returned, the Party's znode is deleted, or is deleted when the ZooKeeper session ends, if the servers could

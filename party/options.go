@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
 )
@@ -25,9 +27,15 @@ type Options struct {
 	// view is not published, and Run ends with an [ErrNotAdmitted] that wraps the error. So a member that Admit refuses is in no
 	// view of its own. Admit is called on Run's goroutine: it must return at once and must not call the Party's methods.
 	Admit func(v *View) error
+	// Rejoin says that this member was in the directory before, as a Party that has ended. Then a refusal by the servers never ends
+	// Run, as if this Party itself had joined.
+	Rejoin bool
 	// Logger receives the log. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
+	// Registerer gets the metric kiel_membership_refusals_total. Parties with the same Registerer share it. With nil it is not
+	// registered.
+	Registerer prometheus.Registerer
 }
 
 // validate returns all faults of the options and of path.

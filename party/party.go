@@ -9,7 +9,10 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/latest"
 	"github.com/kielgo/kiel/session"
 )
@@ -22,6 +25,10 @@ type Party struct {
 	node string // path/name; "" for an observer
 	data []byte // this member's record
 	log  *slog.Logger
+	errs *errlog.Log
+
+	rejoin  bool               // Options.Rejoin
+	refused prometheus.Counter // refusals of the servers that did not end Run
 
 	admit func(v *View) error // Options.Admit; nil if the member may always join
 
@@ -42,6 +49,11 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 	if err := opts.validate(path); err != nil {
 		return nil, fmt.Errorf("party: %w", err)
 	}
+	refused, err := newRefusals(opts.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("party: %w", err)
+	}
+	log := defaultlog.Or(opts.Logger).With("component", "party", "path", path, "member", opts.Name)
 	p := &Party{
 		sess:    s,
 		latest:  latest.New[View](nil),
@@ -49,7 +61,10 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 		name:    opts.Name,
 		data:    slices.Clone(opts.Data),
 		admit:   opts.Admit,
-		log:     defaultlog.Or(opts.Logger).With("component", "party", "path", path, "member", opts.Name),
+		log:     log,
+		errs:    errlog.New(log),
+		rejoin:  opts.Rejoin,
+		refused: refused,
 		wake:    make(chan struct{}, 1),
 		refresh: make(chan chan struct{}),
 		left:    make(chan struct{}),

@@ -19,18 +19,30 @@ const (
 	// many members join at once, each of them reads all the others, and must not do so once for each join.
 	pacePerMember = time.Millisecond
 	maxPace       = time.Second
+	// refusedPause is the longest time between two attempts that the servers refuse. It is about how long a member stays away after
+	// an ACL was put right.
+	refusedPause = 5 * time.Second
 )
 
+// kindRefused is the kind of the errors that the servers answer.
+const kindRefused = "membership"
+
 // Run joins, watches, and publishes views until ctx ends; then it leaves, for which it takes at most one session timeout, and
-// returns nil. Run holds the session meanwhile. It returns an error if another attempt is of no use: ErrNameTaken, ErrNotAdmitted,
-// ErrStarted, or a fatal error of package session.
+// returns nil. Run holds the session meanwhile.
+//
+// ErrNameTaken, ErrNotAdmitted, ErrStarted and the end of the session end Run with an error. Before this Party has joined, or an observer has read
+// the members, any fatal error of package session does so, too. After that, or with Options.Rejoin, Run reports what the servers
+// refuse in View.Err, the log and the metric, and tries again, after pauses that grow to 5 s.
 func (p *Party) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
 		return fmt.Errorf("party: %s: %w", p.path, ErrStarted)
 	}
 	defer close(p.done)
 	defer p.sess.Hold()()
-	l := &loop{Party: p, members: make(map[string]record)}
+	l := &loop{
+		Party: p, members: make(map[string]record), lasting: p.rejoin,
+		refusals: pause.Backoff{Growth: pause.Doubling(retryPause, refusedPause)},
+	}
 	err := l.run(ctx)
 	if leaveErr := l.leaveFinally(ctx); leaveErr != nil {
 		p.log.WarnContext(ctx, "leaving failed, the znode ends with the session", "error", leaveErr)
@@ -46,6 +58,9 @@ type loop struct {
 	own     int64 // the czxid of this member's znode in this ZooKeeper session and this history of the servers; 0 if it was not seen
 	absent  bool  // whether no znode of this member's name is known: then the loop creates one
 	hasLeft bool  // whether this member's znode is gone for good
+
+	lasting  bool          // whether refusals do not end Run: this member has joined before, or an observer has read
+	refusals pause.Backoff // between attempts that are refused
 
 	takenUntil time.Time // until when the loop waits for another session that holds the name; zero if none does
 	takenConn  uint64    // how often the session had reconnected when takenUntil was set
@@ -76,10 +91,12 @@ func (l *loop) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // asked to end
 		case err != nil:
-			return fmt.Errorf("party: %s: %w", l.path, err)
+			return l.wrap(err)
 		}
 	}
 }
+
+func (l *loop) wrap(err error) error { return fmt.Errorf("party: %s: %w", l.path, err) }
 
 // incarnation waits for a trusted incarnation. Before the first one there is no znode to remove, so Leave ends the wait.
 func (l *loop) incarnation(ctx context.Context) (*session.Incarnation, error) {
@@ -128,17 +145,51 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 		err := l.step(ctx)
 		switch {
 		case err == nil:
+			l.refusals.Reset()
+			l.errs.OK(kindRefused, "")
 			l.answer()
 			l.wait(ctx)
 		case ctx.Err() != nil:
 		case session.Retryable(err), session.Classify(err) == session.ClassUncertain:
 			l.log.DebugContext(ctx, "trying again", "error", err)
 			_ = pause.Sleep(ctx, retryPause)
+		case l.outlasts(err):
+			l.refuse(ctx, err)
 		default:
 			return err
 		}
 	}
 	return nil
+}
+
+// outlasts reports whether Run goes on after err, which the servers have answered: a member that has joined comes back when an
+// operator has put an ACL or a quota right.
+func (l *loop) outlasts(err error) bool {
+	lasts := l.lasting || session.Classify(err) == session.ClassBackoff
+	return lasts && !errors.Is(err, ErrNameTaken) && !errors.Is(err, ErrNotAdmitted) && !errors.Is(err, session.ErrClosed)
+}
+
+// refuse reports an attempt that the servers have refused, and waits until the next one.
+func (l *loop) refuse(ctx context.Context, err error) {
+	l.refused.Inc()
+	l.errs.FailedWarn(kindRefused, "", err)
+	var view View
+	if last := l.latest.Load(); last != nil {
+		view = *last
+	}
+	view.Err = l.wrap(err)
+	view.Joined = view.Joined && !l.absent
+	l.publish(view)
+	l.answer()
+	timer := time.NewTimer(pause.Jitter(l.refusals.Next()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-l.wake:
+	case done := <-l.refresh:
+		l.refreshing = append(l.refreshing, done)
+	case <-timer.C:
+	}
 }
 
 // step leaves if it is to, and reads the directory.
@@ -193,11 +244,19 @@ func (l *loop) wait(ctx context.Context) {
 	}
 }
 
-// look reads the directory and publishes the view. If this member's znode is missing, look creates it first.
+// look reads the directory and publishes the view. If this member's znode is missing, look creates it first. A refusal to create
+// the znode is an error only if the directory, which is read all the same, shows that the znode is missing.
 func (l *loop) look(ctx context.Context) error {
 	for {
+		var refused error
 		if l.wanted() && l.absent {
-			if err := l.join(ctx); err != nil {
+			err := l.join(ctx)
+			class := session.Classify(err)
+			switch {
+			case err == nil:
+			case class != session.ClassRetryable && class != session.ClassUncertain && l.outlasts(err):
+				refused = err
+			default:
 				return err
 			}
 		}
@@ -221,14 +280,19 @@ func (l *loop) look(ctx context.Context) error {
 		if err == nil && view.Joined {
 			err = l.checkAdmitted(&view)
 		}
-		if err == nil && (!l.wanted() || !l.absent) {
+		switch {
+		case err == nil && (!l.wanted() || !l.absent):
 			l.publish(view)
+			l.lasting = l.lasting || view.Joined || l.name == ""
 			return nil
-		}
-		if errors.Is(err, ErrNameTaken) {
+		case err == nil && refused != nil:
+			view.Err = l.wrap(refused)
 			l.publish(view)
-		}
-		if err != nil {
+			return refused
+		case errors.Is(err, ErrNameTaken):
+			l.publish(view)
+			return err
+		case err != nil:
 			return err
 		}
 	}
@@ -239,9 +303,12 @@ func (l *loop) checkOwn(ctx context.Context, view *View) error {
 	if l.name == "" {
 		return nil
 	}
+	r, stands := l.members[l.name]
+	if stands && r.Czxid == 0 && l.wanted() {
+		return fmt.Errorf("cannot read the owner of %s: %w", l.node, r.Err)
+	}
 	own, until, held := l.own, l.takenUntil, l.held
 	l.own, l.absent, l.takenUntil, l.held = 0, false, time.Time{}, nil
-	r, stands := l.members[l.name]
 	switch {
 	case !stands:
 		if own != 0 && l.wanted() {
@@ -249,16 +316,15 @@ func (l *loop) checkOwn(ctx context.Context, view *View) error {
 		}
 		l.absent = true
 		return nil
-	case r.Czxid == 0 && l.wanted():
-		return fmt.Errorf("cannot read the owner of %s: %w", l.node, r.Err)
 	case r.Session == l.sid && l.wanted() && l.altered(r):
 		// The other members would act on a record that this member did not write.
 		l.log.WarnContext(ctx, "own record was changed, joining again")
-		l.absent = true
 		err := l.inc.Delete(ctx, l.node, r.version)
-		if errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrBadVersion) {
+		if err == nil || errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrBadVersion) {
+			l.absent = true
 			return nil
 		}
+		l.own = own // the znode stands, or the next reading shows that it does not
 		return err
 	case r.Session == l.sid:
 		if r.Czxid != own {

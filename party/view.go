@@ -30,8 +30,8 @@ type Member struct {
 
 // View is the members of a directory at one moment. It never changes, and must not be changed.
 type View struct {
-	// Version grows by one with each change: of the members, of Joined, of NameHeld, of the Incarnation, or of a record that
-	// somebody changed in place.
+	// Version grows by one with each change: of the members, of Joined, of NameHeld, of the text of Err, of the Incarnation, or of
+	// a record that somebody changed in place.
 	Version uint64
 	// Members are sorted by name byte by byte.
 	Members []Member
@@ -40,7 +40,12 @@ type View struct {
 	// NameHeld wraps ErrNameHeld while another session holds the Party's name and the Party waits for that znode to go; otherwise
 	// it is nil.
 	NameHeld error
-	// Incarnation is the incarnation of the session under which the members were read.
+	// Err is why the servers refused the last attempt to create this member's znode, to read the directory or to leave it, such as
+	// session.ErrNoAuth and session.ErrQuotaExceeded; nil after an attempt that they did not refuse. The Party tries again. Unless
+	// the znode alone is refused, Members are those that were read last.
+	Err error
+	// Incarnation is the incarnation of the session under which the members were read. It is nil if they were never read because
+	// that was refused.
 	Incarnation *session.Incarnation
 	// At is when the members were last read from ZooKeeper. [Party.View] may return a view of the same version with a later time.
 	At time.Time
@@ -55,11 +60,18 @@ func (v *View) Member(name string) (Member, bool) {
 	return v.Members[i], true
 }
 
-// same reports whether v differs from old only in Version and At. Equal mzxids mean equal czxids, and equal members mean an equal
-// Joined.
+// same reports whether v differs from old only in Version and At. Equal mzxids mean equal czxids.
 func (v *View) same(old *View) bool {
-	return old != nil && v.Incarnation == old.Incarnation && v.NameHeld == old.NameHeld && //nolint:errorlint // the same value
+	return old != nil && v.Incarnation == old.Incarnation && v.Joined == old.Joined && text(v.Err) == text(old.Err) &&
+		v.NameHeld == old.NameHeld && //nolint:errorlint // the same value
 		slices.EqualFunc(v.Members, old.Members, func(a, b Member) bool {
 			return a.Name == b.Name && a.Mzxid == b.Mzxid && (a.Err == nil) == (b.Err == nil)
 		})
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
