@@ -189,8 +189,8 @@
 //     (ownership.ErrCallback), and so is runtime.Goexit: a defect of one handler must not end the work of all.
 //   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here, if ctx ended the call, handlers
 //     have StopTimeout. If a ConsumeClaim ended it, they have RebalanceTimeout; then the member leaves, which takes StopTimeout
-//     at most. Consume then returns an ownership.ErrStuck. Cleanup is not called if a ConsumeClaim still runs or no time is left:
-//     a process that is asked to stop must be able to stop.
+//     at most. Consume then returns an ownership.ErrStuck, and so does a Close that has waited for them. Cleanup is not called if a
+//     ConsumeClaim still runs or no time is left: a process that is asked to stop must be able to stop.
 //   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, sarama's member
 //     leaves the group, and its session ends. Here the member loses that partition (ownership.ErrStuck), and the others go on.
 //   - The session of ConsumeClaim: sarama gives Setup, Cleanup and each ConsumeClaim the same session, whose Context ends for all
