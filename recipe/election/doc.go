@@ -28,6 +28,9 @@
 //     whether it led to its end returns the cause of its context.
 //   - The next candidate leads only when the function has returned or the session is over, also when the function panics or ends
 //     its goroutine.
+//   - Once a candidate of a handle was created, no refusal by the servers ends a Run that waits: an ACL or a quota may be wrong for
+//     a while. The log has the error, of the kind "refused", and Run creates a candidate again, at the end of the queue. An Observe
+//     that has yielded a leader goes on, too. Only the end of the context and that of the session end them.
 //   - Observe yields the current leader and then each later one that it sees. The last one that it yields is the newest.
 //
 // # Not guaranteed

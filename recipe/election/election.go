@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
+	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -25,6 +29,7 @@ type Options struct {
 type Election struct {
 	session *session.Session
 	lock    *lock.Lock
+	errs    *errlog.Log
 }
 
 // New returns a handle on the election at path. It checks its arguments and does no I/O. The session must be running for the
@@ -34,7 +39,7 @@ func New(s *session.Session, path string, opts Options) (*Election, error) {
 	if err != nil {
 		return nil, fmt.Errorf("election: %w", err)
 	}
-	return &Election{session: s, lock: l}, nil
+	return &Election{session: s, lock: l, errs: errlog.New(defaultlog.Or(opts.Logger).With("component", "election", "path", path))}, nil
 }
 
 var _ recipe.Hold = (*lock.Held)(nil) // what [Hold] returns
@@ -46,19 +51,55 @@ var _ recipe.Hold = (*lock.Held)(nil) // what [Hold] returns
 // When lead has returned, Run waits until its candidate is deleted or ctx ends. When ctx ends first, the removal goes on in the
 // background. So a caller that can't wait ends ctx when lead has returned.
 //
+// Once a candidate of this handle was created, Run outlasts what the servers refuse, by an ACL or a quota for instance, before the
+// candidate is elected: it logs the error and creates a candidate again, after pauses that grow to 5 s. A refusal before that is
+// an error.
+//
 // When ctx ends before the candidate is elected, lead is not called, and the error wraps ctx's cause. The error also wraps a
 // [*recipe.BlockedError] that names the leader if one was seen.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	if lead == nil {
 		return hold.Wrap(ctx, "election", "run", e.lock.Path(), recipe.ErrNoFunction)
 	}
-	held, err := e.lock.Acquire(ctx)
+	held, err := e.acquire(ctx)
 	if err != nil {
 		return hold.Wrap(ctx, "election", "run", e.lock.Path(), err)
 	}
 	defer func() { _ = held.Release(ctx) }() // when ctx has ended, the removal goes on in the background
 	err, _ = hold.Under(ctx, leadership{held}, lead)
 	return err
+}
+
+const (
+	kindRefused = "refused" // the kind of the errors that are outlasted
+
+	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second // between two attempts that are refused
+)
+
+// acquire waits until a candidate is elected.
+func (e *Election) acquire(ctx context.Context) (*lock.Held, error) {
+	pauses := pause.Backoff{Growth: pause.Doubling(firstPause, longestPause)}
+	for {
+		held, err := e.lock.Acquire(ctx)
+		if err == nil {
+			e.errs.OK(kindRefused, "candidate")
+			return held, nil
+		}
+		if !e.lock.Queued() || !e.outlasts(ctx, "candidate", err, &pauses) {
+			return nil, err
+		}
+	}
+}
+
+// outlasts reports whether err is a refusal that may be over at the next attempt. If so, it logs err and waits until it is time
+// for that attempt.
+func (e *Election) outlasts(ctx context.Context, about string, err error, pauses *pause.Backoff) bool {
+	if ctx.Err() != nil || !hold.Refused(err) {
+		return false
+	}
+	e.errs.FailedWarn(kindRefused, about, err)
+	_ = pause.Sleep(ctx, pause.Jitter(pauses.Next())) // when ctx has ended, the next attempt returns its cause
+	return true
 }
 
 // Leading reports whether a Run of this handle leads and its leadership may be relied on at this moment.

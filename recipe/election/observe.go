@@ -8,19 +8,23 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
 
 // Observe yields the leader, at once and after each change. A Contender without a Node says that nobody leads. The sequence ends
-// when the loop breaks, or with an error when ctx ends or the session has ended for good. Observe creates no candidate. It reads
-// nothing while the loop's body runs, and skips leaders that came and went meanwhile.
+// when the loop breaks, or with an error when ctx ends or the session has ended for good; before the first leader also when the
+// servers refuse a request. Later refusals are logged, and Observe tries again, after pauses that grow to 5 s. Observe creates no
+// candidate. It reads nothing while the loop's body runs, and skips leaders that came and went meanwhile.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error] {
 	return func(yield func(lock.Contender, error) bool) {
 		var (
 			last  lock.Contender
 			first = true
+
+			pauses = pause.Backoff{Growth: pause.Doubling(firstPause, longestPause)}
 		)
 		for {
 			leader, watch, err := e.leader(ctx)
@@ -28,9 +32,14 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error]
 				if errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil {
 					continue
 				}
+				if !first && e.outlasts(ctx, "leader", err, &pauses) {
+					continue
+				}
 				yield(lock.Contender{}, hold.Wrap(ctx, "election", "observe", e.lock.Path(), err))
 				return
 			}
+			pauses.Reset()
+			e.errs.OK(kindRefused, "leader")
 			if first || leader != last {
 				first, last = false, leader
 				if !yield(leader, nil) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
@@ -20,6 +21,8 @@ type Lock struct {
 	words   []string // the words of the contenders that Contenders returns
 	opts    Options
 	dir     *seqnode.Dir
+
+	queued atomic.Bool // whether a contender was ever created
 
 	mu    sync.Mutex
 	holds []*Held // holds that have not ended, and some that have
@@ -81,6 +84,9 @@ func (l *Lock) Path() string { return l.path }
 // Identifier returns the data of this handle's contenders.
 func (l *Lock) Identifier() string { return l.opts.Identifier }
 
+// Queued reports whether a contender of this handle has ever been created, whether it has acquired the lock or not.
+func (l *Lock) Queued() bool { return l.queued.Load() }
+
 // Held reports whether this handle has a hold that may be relied on at this moment.
 func (l *Lock) Held() bool {
 	l.mu.Lock()
@@ -127,6 +133,7 @@ func (l *Lock) acquire(ctx context.Context, op string, first func(*seqnode.Node)
 		if err != nil {
 			return nil, l.wrap(ctx, op, err)
 		}
+		l.queued.Store(true)
 		held, err := l.turn(ctx, n, first)
 		if err == nil {
 			l.add(held)
