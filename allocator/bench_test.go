@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/party"
 )
@@ -58,12 +59,53 @@ func BenchmarkJoin(b *testing.B) {
 		}
 		known = r.inputs
 		r.mapping.follow(before, occasion{self: "member-0000", joined: true})
+		r.mapping.hashes = hashesOf(r.mapping, before)
 		before = r.mapping
 		s := &Snapshot{mapping: r.mapping, mine: r.mapping.share("member-0000")}
 		for _, p := range s.Mine() {
 			if name, ok := s.Owner(p); !ok || name != "member-0000" {
 				b.Fatal(name, ok)
 			}
+		}
+	}
+}
+
+// BenchmarkHashes is what the hashes of a mapping cost beside Balanced: of a mapping after a join, when nothing is known of
+// partitions and zones, and when all partitions have a zone that is not known.
+func BenchmarkHashes(b *testing.B) {
+	for _, size := range []struct{ members, partitions int }{{1000, 10_000}, {2000, 1_000_000}} {
+		ms, set, o := groupOf(b, size.members, size.partitions)
+		o.Func, o.PythonFunc = allocfn.Balanced(), allocfn.Balanced().ID()
+		for i := range ms {
+			ms[i].Data = nil
+		}
+		r := computeMapping(&inputs{}, ms, set, nil, o)
+		if r.err != nil {
+			b.Fatal(r.err)
+		}
+		zoned := *r.mapping
+		zoned.in.Zones, zoned.occasion.zones = make(map[kiel.Partition]string), 1
+		for i, p := range zoned.in.Partitions {
+			zoned.in.Zones[p] = fmt.Sprintf("zone-%d", i%3)
+		}
+		name := fmt.Sprintf("%dx%d/", size.members, size.partitions)
+		b.Run(name+"balanced", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := allocfn.Call(o.Func, r.mapping.in); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		before := *r.mapping
+		before.hashes = hashesOf(r.mapping, newMapping(allocfn.Input{}, "", nil))
+		for what, of := range map[string]struct{ now, before *mapping }{
+			"join": {r.mapping, &before}, "partitions": {r.mapping, newMapping(allocfn.Input{}, "", nil)}, "zones": {&zoned, &before},
+		} {
+			b.Run(name+what, func(b *testing.B) {
+				for b.Loop() {
+					hashesOf(of.now, of.before)
+				}
+			})
 		}
 	}
 }

@@ -131,6 +131,7 @@ func (l *loop) compute(ctx context.Context) {
 		r = computeMapping(known, members, items, zones, l.opts)
 		if r.mapping != nil {
 			r.mapping.follow(before, on)
+			r.mapping.hashes = hashesOf(r.mapping, before)
 		}
 	})
 }

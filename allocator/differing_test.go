@@ -1,12 +1,17 @@
 package allocator_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // A rolling deploy adds a topic and takes another away: a partition is at one that asks for its topic, at every step and for all
@@ -76,4 +81,73 @@ func TestTopicsThatDiffer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Members that run a function of one id with different results have the same hash of the inputs, and different hashes of the
+// mapping, in the status and as gauges. There is no gauge before the first mapping, and no hash without trust.
+func TestFunctionsThatDiffer(t *testing.T) {
+	inWorld(t, func(w *world) {
+		shifted := func(by int) allocfn.Func {
+			return allocfn.Func{Name: "mine", Version: 3, Assign: func(in allocfn.Input) (allocfn.Assignment, error) {
+				all := make(allocfn.Assignment, len(in.Partitions))
+				for i := range all {
+					all[i] = int32((i + by) % len(in.Members))
+				}
+				return all, nil
+			}}
+		}
+		regs := make(map[string]*prometheus.Registry)
+		start := func(name string, by int) *node {
+			regs[name] = prometheus.NewRegistry()
+			return w.start(name, allocator.Options{Func: shifted(by), Registerer: regs[name], Seed: map[string][]int32{"t": ids(4)}})
+		}
+		// hashes returns the hashes in a member's status, which its gauges have to show, too.
+		hashes := func(name string) (mapping, inputs string) {
+			w.Helper()
+			m := w.nodes[name].Status().Mapping
+			for metric, want := range map[string]string{"kiel_mapping_hash": m.Hash, "kiel_mapping_inputs_hash": m.InputsHash} {
+				if got := fmt.Sprintf("%012x", uint64(value(w, regs[name], metric))); got != want {
+					w.Errorf("%s of %s is %s in the status, %s as a gauge", metric, name, want, got)
+				}
+			}
+			return m.Hash, m.InputsHash
+		}
+		client := w.net.Client("a")
+		client.Refuse()
+		a := start("a", 0)
+		sleep(time.Second)
+		count := func() int {
+			n, err := testutil.GatherAndCount(regs["a"], "kiel_mapping_hash", "kiel_mapping_inputs_hash")
+			if err != nil {
+				w.Error(err)
+			}
+			return n
+		}
+		if n := count(); n != 0 {
+			w.Errorf("%d gauges before the first mapping", n)
+		}
+		client.Heal()
+		a.ready()
+		_, alone := hashes("a")
+		b := start("b", 0)
+		sleep(time.Minute)
+		mappingA, inputsA := hashes("a")
+		if mappingB, inputsB := hashes("b"); mappingA != mappingB || inputsA != inputsB || inputsA == alone {
+			w.Errorf("mappings %s and %s of %s and %s, alone %s", mappingA, mappingB, inputsA, inputsB, alone)
+		}
+		if err := b.end(); err != nil {
+			w.Error(err)
+		}
+		start("b", 1)
+		sleep(time.Minute)
+		mappingA, inputsA = hashes("a")
+		if mappingB, inputsB := hashes("b"); mappingA == mappingB || inputsA != inputsB {
+			w.Errorf("mappings %s and %s of %s and %s", mappingA, mappingB, inputsA, inputsB)
+		}
+		a.client.BlackHole(zktest.Both)
+		sleep(timeout)
+		if n := count(); n != 2 || value(w, regs["a"], "kiel_mapping_hash") != 0 || value(w, regs["a"], "kiel_mapping_inputs_hash") != 0 {
+			w.Errorf("%d gauges without trust", n)
+		}
+	})
 }

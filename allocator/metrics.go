@@ -79,8 +79,9 @@ type gauges struct {
 
 	mu     sync.Mutex
 	topics []string // the topics of this member's partitions at the last scrape at which it had joined
+	hashed bool     // whether a scrape has shown hashes
 
-	inProgress, lastRebalance, members, partitions, zoned, unwanted, disagreements, assigned, viewAge *prometheus.Desc
+	inProgress, lastRebalance, members, partitions, zoned, unwanted, disagreements, assigned, viewAge, mapping, inputs *prometheus.Desc
 }
 
 func newGauges(constant prometheus.Labels) *gauges {
@@ -98,6 +99,10 @@ func newGauges(constant prometheus.Labels) *gauges {
 			"disagreement that /status lists; 1 where the kind is about a znode.", "kind"),
 		assigned: desc("kiel_assigned_partitions", "Partitions that the mapping gives to this member.", "topic"),
 		viewAge:  desc("kiel_view_age_seconds", "Time since ZooKeeper last confirmed members and set, or since the member began."),
+		mapping: desc("kiel_mapping_hash", "A hash of the mapping: of the partitions and the names of their owners. 0 while this member is not "+
+			"in the group."),
+		inputs: desc("kiel_mapping_inputs_hash", "A hash of the allocation function's id and of all that it was given: names, weights, zones and topics of "+
+			"members, partitions and their zones. Members with the same must have the same kiel_mapping_hash. 0 while this member is not in the group."),
 	}
 }
 
@@ -110,7 +115,7 @@ func (g *gauges) show(source func() state) (stop func()) {
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.inProgress, g.lastRebalance, g.members, g.partitions, g.zoned, g.unwanted, g.disagreements, g.assigned, g.viewAge,
+		g.inProgress, g.lastRebalance, g.members, g.partitions, g.zoned, g.unwanted, g.disagreements, g.assigned, g.viewAge, g.mapping, g.inputs,
 	} {
 		ch <- d
 	}
@@ -138,6 +143,22 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	for topic, n := range g.shares(s.snapshot) {
 		gauge(g.assigned, float64(n), topic)
 	}
+	if h, ok := g.hashes(s.snapshot); ok {
+		gauge(g.mapping, float64(h.mapping))
+		gauge(g.inputs, float64(h.inputs))
+	}
+}
+
+// hashes returns the hashes of the mapping while the member has joined, and zeros while it has not. ok is false before the first
+// mapping.
+func (g *gauges) hashes(s *Snapshot) (h hashes, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s != nil && s.Joined {
+		h = s.mapping.hashes
+	}
+	g.hashed = g.hashed || h.inputs != 0
+	return h, g.hashed
 }
 
 // countDisagreements returns how many names each kind has; a disagreement without names counts as one.

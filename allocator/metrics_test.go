@@ -36,7 +36,8 @@ func value(t recipetest.TB, reg *prometheus.Registry, name string) float64 {
 	}
 	for _, f := range families {
 		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
+			m := f.GetMetric()[0]
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue() // it is one of them
 		}
 	}
 	t.Fatalf("no %s", name)

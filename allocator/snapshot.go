@@ -92,6 +92,7 @@ type mapping struct {
 	change   *change // how the mapping differs from the one before; nil before the first
 	moves    []*move // how each partition came to its owner
 	mine     int     // how many partitions this member has
+	hashes   hashes  // zero before the first mapping
 
 	members []string             // the names of in.Members
 	view    func() *allocfn.View // returns the index of the mapping, which the first call makes

@@ -114,7 +114,10 @@ func (a *PartitionAllocator) Status() *status.Group {
 	}
 	in := a.read(m)
 	if m.change != nil {
-		g.Mapping = &status.Mapping{Version: m.change.version, At: m.change.at.UTC(), Function: m.fn, Reason: m.change.reason.Clone()}
+		g.Mapping = &status.Mapping{
+			Version: m.change.version, At: m.change.at.UTC(), Function: m.fn, Reason: m.change.reason.Clone(),
+			Hash: m.hashes.mapping.String(), InputsHash: m.hashes.inputs.String(),
+		}
 	}
 	g.Members = describeMembers(in, m)
 	g.Partitions = describePartitions(in, m, a.name, blocked)

@@ -62,6 +62,7 @@ const (
 	fromOpening = "the first opening of a partition of the topic, until the topic is gone"
 	whileOpen   = "the opening of the partition, until it is closed"
 	fromEvent   = "the first such event, until the topic is gone"
+	fromMapping = "the first mapping of a member that has joined"
 	fromPlan    = "a mapping that gives the member some of the topic, until one gives it none"
 )
 
@@ -72,6 +73,8 @@ var laterMetrics = map[string]struct {
 	values map[string][]string
 }{
 	"kiel_assigned_partitions":               {from: fromPlan},
+	"kiel_mapping_hash":                      {from: fromMapping},
+	"kiel_mapping_inputs_hash":               {from: fromMapping},
 	"kiel_owned_partitions":                  {from: fromPlan + " and all are released"},
 	"kiel_consumer_messages_total":           {from: fromOpening},
 	"kiel_consumer_bytes_total":              {from: fromOpening},

@@ -109,6 +109,11 @@ type Mapping struct {
 	At       time.Time `json:"at"`
 	Function string    `json:"function"`
 	Reason   Reason    `json:"reason"`
+	// Hash is one of the partitions and the names of their owners, InputsHash one of the function's id and of all that it was given:
+	// names, weights, zones and topics of members, partitions and their zones. Both are 12 hexadecimal digits. Members with the same
+	// InputsHash and another Hash run functions of one id that give different results.
+	Hash       string `json:"hash"`
+	InputsHash string `json:"inputs_hash"`
 }
 
 // Member is one member of the group.
