@@ -1,12 +1,16 @@
 package offsets
 
 import (
+	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
 )
 
 // The tests in this file are of rules that hold only between two requests, deliveries or claims.
@@ -105,4 +109,45 @@ func TestTextThatChangesMeanwhileIsCommitted(t *testing.T) {
 			t.Errorf("stored %d with %q, want the last metadata", got.Offset, got.Text)
 		}
 	})
+}
+
+// lateStore answers each Fetch some time after it has read the offsets.
+type lateStore struct {
+	*MemoryStore
+	late time.Duration
+	read sync.Once // of the first Fetch
+	then func()    // called when the first Fetch has read the offsets
+}
+
+func (s *lateStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
+	found, err := s.MemoryStore.Fetch(ctx, ps)
+	s.read.Do(s.then)
+	time.Sleep(s.late)
+	return found, err
+}
+
+// A repeat does not act on what was stored before a commit that came meanwhile. Else it takes the offset from before a Reset for
+// one that a former owner has stored, and raises the position again: the messages for which the user has reset it are lost.
+func TestRepeatActsOnNothingOlderThanACommit(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{
+		"no other repeat is due soon":  sessionTimeout,
+		"another is due at the answer": time.Minute - time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := tp("t", 0)
+				store := &lateStore{MemoryStore: &MemoryStore{}, late: 900 * time.Millisecond}
+				opts := optionsOn(store, true)
+				opts.Timeout, opts.Interval = timeout, 300*time.Millisecond
+				cm, stop := running(t, opts)
+				defer stop()
+				store.then = func() { cm.Find(p.Topic, p.ID).Reset(20, "") }
+				openAt(t, cm, p, 50)
+				time.Sleep(time.Hour)
+				if got := store.Get(p).Offset; got != 20 {
+					t.Errorf("stored %d after a Reset to 20", got)
+				}
+			})
+		})
+	}
 }

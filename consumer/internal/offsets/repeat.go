@@ -41,6 +41,7 @@ type question struct {
 	releases []release // the releases that wait for the answer; nil for due repeats
 	found    map[kiel.Partition]Stored
 	err      error
+	asked    time.Time
 	answered time.Time
 }
 
@@ -59,6 +60,7 @@ func (c *Committer) ask(ctx context.Context, fetch read, q question, within time
 	for i, t := range q.trackers {
 		ps[i] = t.partition
 	}
+	q.asked = time.Now()
 	c.reads.Start(func() {
 		reading, cancel := context.WithTimeoutCause(ctx, within, ErrLate)
 		defer cancel()
@@ -109,8 +111,8 @@ func (c *Committer) repeat(ctx context.Context, q question) {
 	}
 	trackers := map[*Tracker]content{}
 	for _, t := range q.trackers {
-		if !t.isDue(now) {
-			continue // a commit has made the repeat unnecessary
+		if !t.isDue(now) || t.storedAfter(q.asked) {
+			continue // a commit has made the repeat unnecessary, or the answer may be older than the commit
 		}
 		if q.err != nil {
 			t.repeatAt(now.Add(retryRead))
@@ -201,6 +203,13 @@ func (t *Tracker) isStale(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return now.Sub(t.storedAt) >= idleRepeat/2
+}
+
+// storedAfter returns whether an offset was stored after at.
+func (t *Tracker) storedAfter(at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.storedAt.After(at)
 }
 
 // repeated drops the repeats that were due.

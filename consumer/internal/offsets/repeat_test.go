@@ -398,7 +398,7 @@ func TestRepeatWritesByAFreshAnswerOnly(t *testing.T) {
 			p := tp("t", 0)
 			tr := cm.Open(p, newClaim(t), sarama.Uuid{1}, 42, "")
 			time.Sleep(sessionTimeout)
-			q := question{trackers: []*Tracker{tr}, found: map[kiel.Partition]Stored{p: store.Get(p)}, answered: time.Now()}
+			q := question{trackers: []*Tracker{tr}, found: map[kiel.Partition]Stored{p: store.Get(p)}, asked: time.Now(), answered: time.Now()}
 			time.Sleep(age)
 			cm.repeat(t.Context(), q)
 			if got := store.Get(p).Offset; got != want {
