@@ -336,7 +336,9 @@ func (r *runner) handleProof(cs *clientState, p proof) error {
 		c.expire()
 		return nil
 	case err != nil:
-		r.s.recordError(err)
+		if c.ctx.Err() == nil { // otherwise the client itself has ended the connection, for a reason that is recorded
+			r.s.recordError(err)
+		}
 		return nil
 	default:
 		cs.chrootExists = true
