@@ -114,6 +114,24 @@ func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
 	})
 }
 
+// Patience begins anew in a new ZooKeeper session, too, which no reconnect shows: the servers have stood still, and the session that
+// holds the name has its time again.
+func TestPatienceBeginsAnewInANewSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.secondOf("x")
+		reconnects := b.session.Stats().Reconnects
+		w.Net.Client("x").Freeze()
+		w.Srv.FreezeClock()
+		time.Sleep(time.Minute)
+		w.Srv.KillSession(w.sessionOf("second"))
+		w.Srv.Thaw()
+		b.await(2*timeout, "itself", func(v *party.View) bool { return v.Joined })
+		if s := b.session.Stats(); s.Incarnation != 2 || s.Reconnects != reconnects {
+			w.Errorf("incarnation %d and %d reconnects: the test proves nothing", s.Incarnation, s.Reconnects-reconnects)
+		}
+	})
+}
+
 // TestOwnNameAfterExpiry: who holds our name when we come back in a new session did not take it from us; it may be dying.
 func TestOwnNameAfterExpiry(t *testing.T) {
 	inWorld(t, func(w *world) {
