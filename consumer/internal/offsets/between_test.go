@@ -151,3 +151,122 @@ func TestRepeatActsOnNothingOlderThanACommit(t *testing.T) {
 		})
 	}
 }
+
+// A release that has given up waiting is over: an answer to its question that comes then makes no commit.
+func TestAnswerAfterTheReleaseMakesNoCommit(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p := tp("t", 0)
+		commits := map[kiel.Partition]int{}
+		cm.options.Count = func(p kiel.Partition, _ error, _ time.Duration) { commits[p]++ }
+		released, busy := openAt(t, cm, p, 42), openAt(t, cm, tp("t", 1), 0)
+		store.Clear()
+		store.Delay = 500 * time.Millisecond
+		settled := make(chan error)
+		go func() { settled <- cm.Settle(t.Context(), released) }()
+		synctest.Wait() // what is stored is being read
+		store.Hold = make(chan struct{})
+		busy.Mark(1, "")
+		go func() { _ = cm.Commit(t.Context(), busy) }()
+		if err := <-settled; err != nil {
+			t.Error(err)
+		}
+		close(store.Hold)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if commits[p] != 1 || commits[tp("t", 1)] != 2 {
+			t.Errorf("%v commits, want one before the release", commits)
+		}
+	})
+}
+
+// While the observer is not notified of a commit, no timer makes another one of that partition, so that notifications do not pile
+// up; it makes those of other partitions. Afterwards the newest mark is committed.
+func TestHangingObserverPilesNothingUp(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p, q := tp("t", 0), tp("t", 1)
+		slow, other := openAt(t, cm, p, 0), openAt(t, cm, q, 0)
+		returns := make(chan struct{})
+		cm.options.Notify = func(c Committed, observed func()) bool {
+			if c.Partition == q {
+				return false
+			}
+			go func() {
+				<-returns
+				observed()
+			}()
+			return true
+		}
+		for i := range int64(60) {
+			slow.Mark(i+1, "")
+			other.Mark(i+1, "")
+			time.Sleep(time.Second)
+		}
+		commits := map[kiel.Partition]int{}
+		for _, sent := range store.Commits() {
+			for p := range sent {
+				commits[p]++
+			}
+		}
+		if commits[p] != 2 || commits[q] < 30 {
+			t.Errorf("%v commits in a minute, want the start and one whose notification hangs, and many of the other", commits)
+		}
+		close(returns)
+		time.Sleep(2 * time.Second)
+		if got := store.Get(p).Offset; got != 60 {
+			t.Errorf("stored %d when the observer has returned, want the newest mark", got)
+		}
+	})
+}
+
+// A repeat waits, too, until the observer was notified of the commit before, and is made then.
+func TestRepeatWaitsForTheObserver(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p := tp("t", 0)
+		b := openAt(t, cm, p, 0)
+		var returns []func()
+		cm.options.Notify = func(_ Committed, observed func()) bool {
+			returns = append(returns, observed)
+			return true
+		}
+		b.Mark(42, "")
+		time.Sleep(2 * time.Second)
+		store.Clear()
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if n := len(store.Commits()); n != 2 || len(returns) != 1 {
+			t.Fatalf("%d commits and %d notifications, want the start, and the mark whose notification hangs", n, len(returns))
+		}
+		returns[0]()
+		time.Sleep(2 * time.Second)
+		if got := store.Get(p).Offset; got != 42 {
+			t.Errorf("stored %d when the observer has returned, want 42 again", got)
+		}
+	})
+}
+
+// A position that is left alone stays so when the answer to a repeat comes that was sent before. Else the position, which the user
+// goes on to commit in transactions, is stored again later, below theirs.
+func TestRepeatInFlightDoesNotEndLeaveAlone(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p := tp("t", 0)
+		hold, commits := make(chan struct{}), 0
+		cm.options.Count = func(kiel.Partition, error, time.Duration) {
+			if commits++; commits == 2 {
+				<-hold
+			}
+		}
+		b := openAt(t, cm, p, 42)
+		store.Clear()
+		time.Sleep(sessionTimeout + 2*time.Second) // the answer to a repeat is on its way
+		if n := len(store.Commits()); n != 2 {
+			t.Fatalf("%d commits, want the start and a repeat", n)
+		}
+		b.LeaveAlone()
+		close(hold)
+		store.Clear()
+		time.Sleep(24 * time.Hour)
+		if got := store.Get(p).Offset; got != -1 {
+			t.Errorf("stored %d, though the position is left alone", got)
+		}
+	})
+}
