@@ -85,8 +85,8 @@ func (o one) Collect(ch chan<- prometheus.Metric) { o.Registry.Collect(ch) }
 // A member that may not create its znode again is not joined, sees who is, and joins as soon as it may.
 func TestRejoinRefused(t *testing.T) {
 	for name, lose := range map[string]func(w *world, a *member){
-		"expired": func(w *world, a *member) { w.Srv.KillSession(w.sessionOf("a")) },
-		"deleted": func(w *world, a *member) { must(w, w.Srv.Delete(node("a"))) },
+		"expired": func(w *world, _ *member) { w.Srv.KillSession(w.sessionOf("a")) },
+		"deleted": func(w *world, _ *member) { must(w, w.Srv.Delete(node("a"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

@@ -37,6 +37,7 @@ var notInTable = map[string]string{
 	"party-own-record":             "a group's view of its members",
 	"party-patience":               "a member's own znode",
 	"party-patience-ends":          "a member's own znode",
+	"party-patience-session":       "a member's own znode",
 	"party-create-refused":         "a group's view of its members",
 	"party-refusal-outlasted":      "a group's view of its members",
 	"party-replaced":               "a member's own znode",
