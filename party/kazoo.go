@@ -63,8 +63,9 @@ func (p *KazooParty) Node() string { return p.m.node }
 
 // Join creates this member's znode and returns when the znode exists. From then on until [KazooParty.Leave] the znode is created
 // again whenever it is gone: in each new ZooKeeper session, and after somebody has deleted it. If ctx ends first, the error wraps
-// the cause, and the znode is removed in the background, unless another goroutine still waits in Join. Join of a member returns
-// nil at once. Join after a Leave first waits until the old znode is gone.
+// the cause, and the znode is removed in the background, unless another goroutine still waits in Join. If the servers refuse the
+// znode, Join returns that error, and a znode that may exist is removed in the background. Join of a member returns nil at once.
+// Join after a Leave, or after a refusal, first waits until the old znode is gone.
 //
 // As in kazoo, a znode of this member's name that no session owns counts as this member's, and Leave deletes it.
 func (p *KazooParty) Join(ctx context.Context) error { return p.m.join(ctx) }

@@ -35,10 +35,13 @@ type presence struct {
 	cancel  context.CancelFunc                  // ends wanted
 	wanted  <-chan struct{}                     // closed when the stay is to end
 	in      chan struct{}                       // closed when the znode was seen the first time
+	failed  chan struct{}                       // closed when the znode could not be created; gone is closed after it
 	gone    chan struct{}                       // closed when the znode or its session is gone
 	seen    atomic.Pointer[session.Incarnation] // the incarnation in which the znode was seen last; nil when it may be missing
 	err     error                               // why the stay ended; set before gone is closed
+	refusal error                               // why the znode could not be created; set before failed is closed
 	inc     *session.Incarnation                // the newest incarnation; only the goroutine uses it
+	made    bool                                // whether removal has to look for the znode; only the goroutine uses it
 	adopted bool                                // whether no session owns the znode; only the goroutine uses it
 	joiners int                                 // how many calls of Join wait; guarded by mu
 	owner   atomic.Int64                        // the session that owned the znode when it was seen last
@@ -51,6 +54,8 @@ func (m *membership) join(ctx context.Context) error {
 	var err error
 	select {
 	case <-p.in:
+	case <-p.failed:
+		err = p.refusal
 	case <-p.gone:
 		err = p.err
 	case <-ctx.Done():
@@ -86,6 +91,7 @@ func (m *membership) enter(ctx context.Context) *presence {
 		cancel:     cancel,
 		wanted:     wanted.Done(),
 		in:         make(chan struct{}),
+		failed:     make(chan struct{}),
 		gone:       make(chan struct{}),
 		joiners:    1,
 	}
@@ -161,12 +167,20 @@ func (p *presence) run(life, wanted context.Context) error {
 			}
 			break
 		}
+		if p.inc != nil && p.inc.SessionID() != inc.SessionID() {
+			p.made = p.adopted // the znode of the last session ends with that
+		}
 		p.inc = inc
 		err = p.stay(life, wanted, inc)
 		switch {
 		case err == nil, wanted.Err() != nil, session.Retryable(err):
 		case session.Classify(err) == session.ClassFatal && !p.joined():
-			return errors.Join(err, p.remove(life)) // the znode may exist, if it is only unreadable
+			// The znode may exist, if it is only unreadable, and then it stays as long as the servers refuse to show it. Join
+			// does not wait for that.
+			p.refusal = err
+			p.cancel()
+			close(p.failed)
+			return errors.Join(err, p.remove(life))
 		default:
 			p.log.WarnContext(life, "join failed, trying again", "error", err)
 			_ = pause.Sleep(wanted, maxPace)
@@ -195,7 +209,9 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 		case !exists:
 			watch.Stop()
 			p.seen.Store(nil)
-			if err := create(life, inc, p.path, p.node, p.data); err != nil {
+			err := create(life, inc, p.path, p.node, p.data)
+			p.made = p.made || err == nil || errors.Is(err, hold.ErrUnsure)
+			if err != nil {
 				return err
 			}
 			continue
@@ -204,6 +220,7 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 			p.owner.Store(stat.EphemeralOwner)
 			p.patience = seqnode.Patience{}
 			p.seen.Store(inc)
+			p.made = true
 			if !p.joined() {
 				close(p.in)
 			}
@@ -225,7 +242,8 @@ func (p *presence) stay(life, wanted context.Context, inc *session.Incarnation) 
 	return nil
 }
 
-// create creates this member's znode. It returns nil if the outcome is known, or will show when the caller reads the znode.
+// create creates this member's znode. It returns nil if the outcome is known, or will show when the caller reads the znode. An
+// error wraps hold.ErrUnsure if the znode may have been created.
 func create(ctx context.Context, inc *session.Incarnation, dir, node string, data []byte) error {
 	_, err := inc.Create(ctx, node, data, session.Ephemeral)
 	switch {
@@ -234,10 +252,10 @@ func create(ctx context.Context, inc *session.Incarnation, dir, node string, dat
 	case errors.Is(err, session.ErrUncertain):
 		// Before the answer to a Sync the create was executed, or it never will be.
 		err = inc.Sync(ctx, dir)
-		if errors.Is(err, session.ErrNoNode) {
+		if err == nil || errors.Is(err, session.ErrNoNode) {
 			return nil
 		}
-		return err
+		return fmt.Errorf("%w: %w", hold.ErrUnsure, err)
 	case errors.Is(err, session.ErrNoNode):
 		err = inc.EnsurePath(ctx, dir)
 		if errors.Is(err, session.ErrUncertain) {
@@ -249,10 +267,11 @@ func create(ctx context.Context, inc *session.Incarnation, dir, node string, dat
 	}
 }
 
-// remove tries to delete the znode until it is gone or its session is over.
+// remove tries to delete the znode until it is gone or its session is over. A znode that was never created needs no request,
+// which the servers might refuse for as long as the session lives.
 func (p *presence) remove(life context.Context) error {
 	p.seen.Store(nil)
-	if p.inc == nil {
+	if p.inc == nil || !p.made {
 		return nil
 	}
 	own := hold.NewOwn(p.node, p.log, nil, p.removeOnce)

@@ -28,7 +28,7 @@
 //	    ▲                                  │                                                  │
 //	    └──────────────────────────── ReleaseSet ─────────────────────────────────────────────┘
 //	any of them ──session expired or closed, Finish──► FAILURE
-//	ALLOCATING ──an error that would come again──► FAILURE
+//	ALLOCATING ──an error that would come again──► FAILURE, unless it is a refusal (see Guarantees)
 //
 // A member knows that its session has expired when it reaches a server again. Trust has ended before that.
 //
@@ -56,6 +56,9 @@
 //     waited for are deleted, or their session is over. [ErrUnfinished] says that they may still exist: Run returns it when they
 //     were not deleted within a session timeout after it was to end, because the servers did not answer or refused to. Finish and
 //     Run return it when the session's Run ended first: then the znodes are deleted within one session timeout.
+//   - Once a partitioner has joined, no refusal by the servers ends its Run, or a Start that has returned: an ACL or a quota may be
+//     wrong for a while. The log has the error, of the kind "refused", and the set is divided when that is allowed again. The first
+//     join that is refused ends Run or Start with the error. So does the partition function's error, always.
 //   - In FAILURE this process is no member, or is leaving, so that others leave no items to it. Run starts again when its
 //     function has returned, not before.
 //

@@ -16,7 +16,12 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-const retryPause = 100 * time.Millisecond
+const (
+	retryPause   = 100 * time.Millisecond
+	refusedPause = 5 * time.Second // the longest time between two attempts that the servers refuse
+
+	kindRefused = "refused" // the kind of the errors that are outlasted
+)
 
 // machine goes through the four states, once for Start and again and again for Run. All fields but the channels and ctx belong to
 // the goroutine in run.
@@ -32,6 +37,8 @@ type machine struct {
 	left     error              // why a znode may exist all the same; set before done is closed
 
 	blocker atomic.Pointer[seqnode.Blocker] // the znode that is being given up, for the log of a Start or Run that waits
+
+	refusals pause.Backoff // between attempts that the servers refuse
 
 	party    *party.ShallowParty
 	began    bool                  // whether there was a session, so that znodes may have been created
@@ -51,6 +58,7 @@ func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error
 		joined:   make(chan struct{}),
 		done:     make(chan struct{}),
 		held:     make(map[string]*lock.Held),
+		refusals: pause.Backoff{Growth: pause.Doubling(retryPause, refusedPause)},
 	}
 	m.ctx, m.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	m.blocker.Store(&seqnode.Blocker{Path: session.Join(p.path, "party")})
@@ -151,16 +159,25 @@ func (m *machine) loop() error {
 		return err
 	}
 	m.party, m.began = crowd, true
-	if err := m.party.Join(m.ctx); err != nil {
-		return err
+	for {
+		err := m.party.Join(m.ctx)
+		if err == nil {
+			break
+		}
+		if !m.ofRun || !m.outlasts(m.ctx, err) {
+			return err
+		}
 	}
+	m.p.joined.Store(true)
 	inc, err := m.p.sess.Incarnation(m.ctx)
 	if err != nil {
 		return err
 	}
 	m.session = inc.SessionID()
-	if err := inc.EnsurePath(m.ctx, session.Join(m.p.path, "locks")); err != nil && !errors.Is(err, session.ErrUncertain) {
-		return err // after other errors the locks create the directory if it is missing
+	err = inc.EnsurePath(m.ctx, session.Join(m.p.path, "locks"))
+	lasts := errors.Is(err, session.ErrUncertain) || m.ofRun && m.refused(err) // the locks create the directory if it is missing
+	if err != nil && !lasts {
+		return err
 	}
 	if !m.ofRun {
 		close(m.joined)
@@ -175,6 +192,22 @@ func (m *machine) loop() error {
 	}
 }
 
+// refused reports whether err is a refusal by the servers that this partitioner outlasts, because it has joined before.
+func (m *machine) refused(err error) bool {
+	return m.p.joined.Load() && hold.Refused(err) && !errors.Is(err, ErrFunction)
+}
+
+// outlasts reports whether err is a refusal that may be over at the next attempt. If so, it logs err and waits until it is time
+// for that attempt.
+func (m *machine) outlasts(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || !m.refused(err) {
+		return false
+	}
+	m.p.errs.FailedWarn(kindRefused, "", err)
+	_ = pause.Sleep(ctx, pause.Jitter(m.refusals.Next()))
+	return true
+}
+
 // allocate tries until there is an allocation, or an error that would come again.
 func (m *machine) allocate() error {
 	ctx := m.ctx
@@ -186,6 +219,8 @@ func (m *machine) allocate() error {
 	for {
 		err := m.try(ctx)
 		if err == nil {
+			m.refusals.Reset()
+			m.p.errs.OK(kindRefused, "")
 			return nil
 		}
 		m.giveBack(ctx)
@@ -195,6 +230,7 @@ func (m *machine) allocate() error {
 		case errors.Is(err, ErrMembersChanged), errors.Is(err, session.ErrTrustLost), errors.Is(err, lock.ErrLost):
 		case !hold.Over(err) && (session.Retryable(err) || errors.Is(err, session.ErrUncertain)):
 			_ = pause.Sleep(ctx, retryPause)
+		case m.outlasts(ctx, err):
 		default:
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/latest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -55,6 +56,9 @@ type SetPartitioner struct {
 	locks map[string]*lock.Lock // by item
 	room  int                   // how many bytes of the session's budget of ephemeral znodes locks can take
 
+	joined atomic.Bool // whether a machine has joined the party
+	errs   *errlog.Log // of what the servers refuse and Run outlasts
+
 	latest  *latest.Value[Snapshot] // without the channel that Snapshot fills in
 	machine atomic.Pointer[machine] // of the newest Start or Run
 
@@ -94,6 +98,7 @@ func New(s *session.Session, path string, items []string, opts Options) (*SetPar
 		return nil, fmt.Errorf("partitioner: %w", err)
 	}
 	p := &SetPartitioner{sess: s, path: path, opts: opts, latest: latest.New(&Snapshot{}), locks: make(map[string]*lock.Lock, len(items)), namesakes: make(map[string]time.Time)}
+	p.errs = errlog.New(opts.Logger.With("component", "partitioner", "path", path))
 	if p.items, err = sorted(items, opts.Order); err != nil {
 		return nil, fmt.Errorf("partitioner: %w", err)
 	}
@@ -164,7 +169,8 @@ func (p *SetPartitioner) publish(state State, alloc *Allocation, err error) {
 
 // Start joins the party and divides the set, in the background, until Finish. It returns when the member has joined. When ctx
 // ends first, the member leaves in the background and the error wraps the cause. After FAILURE Start may be called again. It
-// waits until the znodes of before are gone, and starts again; if ctx ends before that, the error wraps ErrUnfinished, too.
+// waits until the znodes of before are gone, and starts again; if ctx ends before that, the error wraps ErrUnfinished, too. A
+// join that the servers refuse is an error. What they refuse later is logged and tried again, after pauses that grow to 5 s.
 func (p *SetPartitioner) Start(ctx context.Context) error {
 	m, err := p.begin(ctx, false)
 	if err != nil {
