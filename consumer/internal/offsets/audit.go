@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -18,7 +19,12 @@ const (
 	// commits postpone it.
 	maxQuiet     = 10 * time.Second
 	maxPostponed = 10 * time.Second
+	// toleratedAudits is how many audits in a row may fail before the log says so.
+	toleratedAudits = 3
 )
+
+// kindAudit is the kind of errors in the log which say that audits fail.
+const kindAudit = "audit"
 
 // Discord is why the stored offset of an open partition is none that this member, or a former owner, has stored.
 type Discord string
@@ -54,6 +60,7 @@ type Finding struct {
 type audit struct {
 	answers chan question // receives answers
 	running bool          // a read is in flight
+	failed  int           // how many audits have failed since one was answered
 	due     time.Time     // when the next audit was due; zero before that
 	last    time.Time     // when the newest commit was answered; zero before the first
 	gap     time.Duration // the time between the two newest commits
@@ -104,8 +111,14 @@ func (c *Committer) askAudit(ctx context.Context, now time.Time) time.Duration {
 }
 
 // judge compares the answer to an audit with the Trackers. A read that failed says nothing; the next audit reads again.
-func (c *Committer) judge(q question) {
+func (c *Committer) judge(ctx context.Context, q question) {
 	c.audit.running = false
+	if err := q.unread(); err != nil {
+		c.auditFailed(ctx, err)
+	} else {
+		c.audit.failed = 0
+		c.options.Errors.OK(kindAudit, "")
+	}
 	if q.err != nil {
 		return
 	}
@@ -120,6 +133,29 @@ func (c *Committer) judge(q question) {
 		}
 	}
 	c.options.Audited(found)
+}
+
+// unread returns why no offset could be read; nil if some could.
+func (q question) unread() error {
+	var first error
+	for _, t := range q.trackers {
+		_, err := q.of(t)
+		if err == nil {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// auditFailed counts an audit that could read nothing, and logs the error if there were several in a row.
+func (c *Committer) auditFailed(ctx context.Context, err error) {
+	c.audit.failed++
+	if c.audit.failed >= toleratedAudits && ctx.Err() == nil {
+		c.options.Errors.FailedWarn(kindAudit, "", fmt.Errorf("stored offsets were not compared %d times in a row: %w", c.audit.failed, err))
+	}
 }
 
 // placeOf returns where commits of t are made, as far as it is known.

@@ -315,7 +315,7 @@ func (c *Committer) Run(ctx context.Context) {
 		case <-audit.C:
 			audit.Reset(c.askAudit(ctx, time.Now()))
 		case q := <-c.audit.answers:
-			c.judge(q)
+			c.judge(ctx, q)
 		case q := <-c.repeats:
 			c.repeating = false
 			c.repeat(ctx, q)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -38,22 +40,28 @@ type KafkaStore struct {
 	Calls *kafkaconn.Calls
 	// Gate makes the coordinator's connection call beforeWrite before each write, until release is called. nil is allowed.
 	Gate func(beforeWrite func() error) (release func())
+
+	unpeeked atomic.Bool // the last Peek failed: the group may have another coordinator
 }
 
 // Fetch reads the committed offsets of ps, in one request unless some must be asked for again.
 func (o *KafkaStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
-	return o.fetch(ctx, ps, storeAttempts)
+	return o.fetch(ctx, ps, storeAttempts, false)
 }
 
-// Peek reads the committed offsets of ps in one request.
+// Peek reads the committed offsets of ps in one request. After a Peek that failed it finds the coordinator anew before.
 func (o *KafkaStore) Peek(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
-	return o.fetch(ctx, ps, 1)
+	found, err := o.fetch(ctx, ps, 1, o.unpeeked.Load())
+	unread := func(p kiel.Partition) bool { return retriable(found[p].Err) }
+	o.unpeeked.Store(err != nil || slices.ContainsFunc(ps, unread))
+	return found, err
 }
 
-func (o *KafkaStore) fetch(ctx context.Context, ps []kiel.Partition, attempts int) (map[kiel.Partition]Stored, error) {
+// fetch reads the committed offsets of ps, in so many attempts. With anew it finds the coordinator anew before the first one, too.
+func (o *KafkaStore) fetch(ctx context.Context, ps []kiel.Partition, attempts int, anew bool) (map[kiel.Partition]Stored, error) {
 	out := make(map[kiel.Partition]Stored, len(ps))
 	pending := ps
-	err := ask(ctx, o, attempts, func() func(Coordinator) (*sarama.OffsetFetchResponse, error) {
+	err := ask(ctx, o, attempts, anew, func() func(Coordinator) (*sarama.OffsetFetchResponse, error) {
 		req := o.fetchRequest(pending)
 		return func(c Coordinator) (*sarama.OffsetFetchResponse, error) { return c.FetchOffset(req) }
 	}, func(resp *sarama.OffsetFetchResponse) error {
@@ -120,7 +128,7 @@ func readStored(resp *sarama.OffsetFetchResponse, p kiel.Partition) Stored {
 func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
 	out := make(map[kiel.Partition]error, len(cs))
 	pending := cs
-	err := ask(ctx, o, storeAttempts, func() func(Coordinator) (*sarama.OffsetCommitResponse, error) {
+	err := ask(ctx, o, storeAttempts, false, func() func(Coordinator) (*sarama.OffsetCommitResponse, error) {
 		pending = permitted(pending, out)
 		if len(pending) == 0 {
 			return nil
@@ -198,9 +206,11 @@ func (o *KafkaStore) commitRequest(cs []OffsetCommit) *sarama.OffsetCommitReques
 }
 
 // ask sends the request of prepare to the coordinator and passes the answer to read, until read returns nil or prepare has
-// nothing to send. After each failure it finds the coordinator anew. It gives up after so many attempts, when ctx ends, or after a
-// permanent refusal.
-func ask[T any](ctx context.Context, o *KafkaStore, attempts int, prepare func() func(Coordinator) (T, error), read func(T) error) error {
+// nothing to send. After each failure, and with anew at once, it finds the coordinator anew. It gives up after so many attempts,
+// when ctx ends, or after a permanent refusal.
+func ask[T any](
+	ctx context.Context, o *KafkaStore, attempts int, anew bool, prepare func() func(Coordinator) (T, error), read func(T) error,
+) error {
 	wait := pause.Backoff{Growth: pause.Doubling(storeBackoff, maxStoreBackoff)}
 	for attempt := 1; ; attempt++ {
 		send := prepare()
@@ -209,7 +219,7 @@ func ask[T any](ctx context.Context, o *KafkaStore, attempts int, prepare func()
 		}
 		answer, err := kafkaconn.Run(ctx, o.Calls, func() (T, error) {
 			var none T
-			c, err := o.Find(attempt > 1)
+			c, err := o.Find(anew || attempt > 1)
 			if err != nil {
 				return none, err
 			}
