@@ -110,7 +110,9 @@ func (c *Committer) askAudit(ctx context.Context, now time.Time) time.Duration {
 	return untilAudit()
 }
 
-// judge compares the answer to an audit with the Trackers. A read that failed says nothing; the next audit reads again.
+// judge compares the answer to an audit with the Trackers. A read that failed says nothing; the next audit reads again. The answer
+// to a read that began before a partition's first commit was stored may be what a former owner has stored, in a former tree, too.
+// A later commit makes no difference: what another one has stored after the first, it has stored while the partition was open here.
 func (c *Committer) judge(ctx context.Context, q question) {
 	c.audit.running = false
 	if err := q.unread(); err != nil {
@@ -125,7 +127,7 @@ func (c *Committer) judge(ctx context.Context, q question) {
 	var found []Finding
 	for _, t := range q.trackers {
 		s, err := q.of(t)
-		if err != nil || s.Offset < 0 {
+		if err != nil || s.Offset < 0 || !t.beganBefore(q.asked) {
 			continue
 		}
 		if f, ok := t.judge(s, c.placeOf(t)); ok {
@@ -133,6 +135,13 @@ func (c *Committer) judge(ctx context.Context, q question) {
 		}
 	}
 	c.options.Audited(found)
+}
+
+// beganBefore returns whether an offset of t was stored before at.
+func (t *Tracker) beganBefore(at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.beganAt.IsZero() && t.beganAt.Before(at)
 }
 
 // unread returns why no offset could be read; nil if some could.

@@ -1,6 +1,7 @@
 package offsets
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/session"
 )
 
 // An audit has one attempt, and only a later one can find the coordinator that the group has now: Kafka is asked again after each
@@ -26,7 +28,9 @@ func TestPeekFindsTheCoordinatorThatHasMoved(t *testing.T) {
 			return r, nil
 		}
 	}
-	down := func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error) { return nil, errors.New("connection refused") }
+	down := func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error) {
+		return nil, errors.New("connection refused")
+	}
 	const moved = sarama.ErrNotCoordinatorForConsumer
 	s := &script{fetch: []func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error){
 		fetched(0, 0), fetched(moved, moved), fetched(0, 0), fetched(0, 0), fetched(0, moved), down, fetched(0, sarama.ErrTopicAuthorizationFailed), fetched(0, 0),
@@ -61,4 +65,66 @@ func TestAuditsThatFailAreLogged(t *testing.T) {
 			t.Errorf("%d lines: %s", n, text)
 		}
 	})
+}
+
+// heldStore is a MemoryStore whose commits wait.
+type heldStore struct {
+	peekedStore
+	commitsTake time.Duration
+}
+
+func (s *heldStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
+	time.Sleep(s.commitsTake)
+	return s.MemoryStore.Commit(ctx, cs)
+}
+
+// answeredLate is a store whose reads are answered late, with what was stored when they began.
+type answeredLate struct{ heldStore }
+
+func (s *answeredLate) Peek(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
+	found, err := s.peekedStore.Peek(ctx, ps)
+	time.Sleep(3 * time.Second)
+	return found, err
+}
+
+// At a start the store has what a former tree, or a backup, has left. An audit that begins before the start position is stored reads
+// that, and judges nothing. An offset that comes afterwards is judged, although the member commits while the audit waits.
+func TestAuditJudgesNothingOlderThanTheStart(t *testing.T) {
+	p := tp("t", 0)
+	left := OffsetCommit{Partition: p, Offset: 40, Token: 99, Authorize: func() error { return nil }}
+	judged := func(t *testing.T, stored Place, commits bool) []Finding {
+		t.Helper()
+		store := &answeredLate{heldStore{commitsTake: time.Second}}
+		cm := NewCommitter(optionsOn(store, true))
+		var all []Finding
+		cm.options.Place = func(*session.Incarnation) Place { return here }
+		cm.options.Audited = func(found []Finding) { all = append(all, found...) }
+		tr := cm.Open(p, newClaim(t), sarama.Uuid{1}, 42, "")
+		commit := func() { cm.flush(t.Context(), map[*Tracker]content{tr: marked}) }
+		if commits {
+			commit()
+			time.Sleep(time.Second)
+		}
+		left.Place = stored
+		store.MemoryStore.Commit(t.Context(), []OffsetCommit{left})
+		cm.audit.due = time.Now().Add(-maxPostponed)
+		cm.askAudit(t.Context(), time.Now())
+		commit() // while the audit waits for its answer
+		cm.judge(t.Context(), <-cm.audit.answers)
+		return all
+	}
+	for name, stored := range map[string]Place{"former tree": otherTree, "backup of this tree": here} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if found := judged(t, stored, false); len(found) > 0 {
+					t.Errorf("older than the start: %+v", found)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				if found := judged(t, stored, true); len(found) != 1 {
+					t.Errorf("stored after the start: %+v", found)
+				}
+			})
+		})
+	}
 }

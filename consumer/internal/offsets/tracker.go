@@ -49,6 +49,7 @@ type Tracker struct {
 	used      bool           // the user has marked or reset since the partition was opened
 	committed position       // the committed position
 	storedAt  time.Time      // when an offset was stored last, or the partition was opened
+	beganAt   time.Time      // when an offset was stored first; zero before that
 	repeats   []time.Time    // when the position is to be committed again, in order
 	leftAlone bool           // another program has stored an offset, so no commit is repeated
 	last      *pendingCommit // the newest commit; nil before the first
@@ -320,6 +321,9 @@ func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 		t.leftAlone, t.dirtyAt = false, p.prepared
 	}
 	t.storedAt = now
+	if t.beganAt.IsZero() {
+		t.beganAt = now
+	}
 	t.dropRepeats(now)
 }
 
