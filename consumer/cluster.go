@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
 // clusterID is the id of the Kafka cluster, as the newest answer has it. Its zero value is unknown.
@@ -33,10 +34,14 @@ func (c *clusterID) answered(id *string) {
 
 // identify asks Kafka for the cluster's id alone. It blocks.
 func (k *kafka) identify() error {
-	broker := k.client.LeastLoadedBroker()
-	if broker == nil {
-		return sarama.ErrOutOfBrokers
+	if broker := k.client.LeastLoadedBroker(); broker != nil {
+		return k.identifyBy(broker)
 	}
+	return sarama.ErrOutOfBrokers
+}
+
+// identifyBy asks a broker for the cluster's id. It blocks.
+func (k *kafka) identifyBy(broker *sarama.Broker) error {
 	// An empty list would ask for all topics. Every cluster has this one, and what the answer says of it does not matter.
 	req := sarama.NewMetadataRequest(k.client.Config().Version, []string{offsetsTopic})
 	req.AllowAutoTopicCreation = false
@@ -47,6 +52,30 @@ func (k *kafka) identify() error {
 	}
 	k.cluster.answered(resp.ClusterID)
 	return nil
+}
+
+// coordinator returns the group's coordinator; with again it asks Kafka anew. If connections were opened since the last call, it
+// first asks the coordinator for the cluster's id: by then the brokers' names may lead to another cluster. It blocks.
+func (k *kafka) coordinator(group string, again bool) (offsets.Coordinator, error) {
+	if again {
+		if err := k.client.RefreshCoordinator(group); err != nil {
+			return nil, err
+		}
+	}
+	broker, err := k.client.Coordinator(group)
+	if err != nil {
+		return nil, err
+	}
+	if up, _ := broker.Connected(); !up { // it has waited for the dial; the request returns why there is no connection
+		return broker, nil
+	}
+	if dials := k.dialer.Dials(); dials != k.identified.Load() {
+		if err := k.identifyBy(broker); err != nil {
+			return nil, err
+		}
+		k.identified.Store(dials)
+	}
+	return broker, nil
 }
 
 // clusterID returns the id of the Kafka cluster, "" if it is unknown: the servers have none, or one that does not count. It is
@@ -80,11 +109,15 @@ func (e *clusterChangedError) Error() string {
 // Unwrap returns ErrOtherCluster.
 func (e *clusterChangedError) Unwrap() error { return ErrOtherCluster }
 
-// checkCluster makes the member leave if the cluster's id is not that in the member's record any more: the brokers' names lead to
-// another cluster now, or the cluster was made anew. The next call joins with the new id, if no member has the old one.
+// isElsewhere returns whether the cluster's id is not that in the member's record any more: the brokers' names lead to another
+// cluster now, or the cluster was made anew. The member's positions mean nothing there, so nothing is committed to it. isElsewhere
+// does not block.
+func (m *membership) isElsewhere() bool { return m.cluster != "" && m.clusterID() != m.cluster }
+
+// checkCluster makes the member leave if isElsewhere. The next call joins with the new id, if no member has the old one.
 func (m *membership) checkCluster() {
-	if is := m.clusterID(); m.cluster != "" && is != m.cluster {
-		m.leave(&clusterChangedError{m.cluster, is})
+	if m.isElsewhere() {
+		m.leave(&clusterChangedError{m.cluster, m.clusterID()})
 	}
 }
 

@@ -32,6 +32,10 @@ const (
 	maxCutOffPause = 5 * time.Minute
 )
 
+// rejoinProof is for how long brokers must have answered until the call returns that the member can't connect to them. A link that
+// comes back for a moment counts as in reach for less.
+const rejoinProof = 2 * kafkaconn.ReachGrace
+
 // leaveCutOff makes the member leave if no broker has answered for long enough, another member is there, and the ZooKeeper session
 // is trusted. It returns after how long to call it again; 0 to call it when Kafka's reachability changes.
 func (m *membership) leaveCutOff() (again time.Duration) {
@@ -85,7 +89,8 @@ func (c *cutOff) left(began time.Time) {
 	c.waits = true
 }
 
-// rejoin is join, and joins again after the member has left because it was cut off: after a pause, and when a broker answers.
+// rejoin is join, and joins again after the member has left because it was cut off: after a pause, and when a broker answers. Each
+// attempt that fails is reported. When brokers do answer, rejoin returns the error as a first join does, such as one of TLS.
 func (g *Group) rejoin(ctx context.Context, join func() (*membership, error)) (*membership, error) {
 	c := &g.cutOff
 	if !c.waits {
@@ -93,6 +98,7 @@ func (g *Group) rejoin(ctx context.Context, join func() (*membership, error)) (*
 	}
 	g.setCutOff(true)
 	defer func() {
+		g.log.AllGone()
 		c.waits = false
 		g.setCutOff(false)
 	}()
@@ -104,11 +110,29 @@ func (g *Group) rejoin(ctx context.Context, join func() (*membership, error)) (*
 		switch {
 		case err == nil:
 			g.settings.log.InfoContext(ctx, "a broker of Kafka answers, joining again")
+			g.log.OK(kindKafka, "")
 			return m, nil
-		case errors.Is(err, errNotJoined) || !errors.Is(err, sarama.ErrOutOfBrokers) && g.isReachable():
+		case errors.Is(err, errNotJoined) || g.isAnswer(err):
 			return nil, err
 		}
+		g.notRejoined(err)
 	}
+}
+
+// isAnswer returns whether a join failed though brokers answer. One that could not connect to them tells nothing while the link
+// may be one that comes and goes.
+func (g *Group) isAnswer(err error) bool {
+	reachable, since := g.reach.State()
+	return reachable && (!errors.Is(err, sarama.ErrOutOfBrokers) || time.Since(since) >= rejoinProof)
+}
+
+// notRejoined reports why the member has not joined again. It goes on trying.
+func (g *Group) notRejoined(err error) {
+	g.log.FailedWarn(kindKafka, "", err)
+	if since, _, why := g.reach.Failure(); why != nil {
+		g.log.Began(kindKafka, since)
+	}
+	g.pass(err)
 }
 
 // setCutOff stores for Waiting whether the member waits for a broker before it joins again.

@@ -26,9 +26,10 @@ func (o *opening) hold() {
 	o.lastCommit(o.member.committer.Store)
 }
 
-// lastCommit calls commit for the partition's tracker, and logs its failure. A member that is cut off from Kafka commits nothing.
+// lastCommit calls commit for the partition's tracker, and logs its failure. A member that is cut off from Kafka commits nothing, nor
+// does one whose brokers are another cluster's.
 func (o *opening) lastCommit(commit func(context.Context, *offsets.Tracker) error) {
-	if o.member.isCutOff() {
+	if o.member.isCutOff() || o.member.isElsewhere() {
 		o.abandon()
 		return
 	}

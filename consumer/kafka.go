@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -26,6 +27,8 @@ type kafka struct {
 	do      kafkaconn.Calls
 	finder  *finder
 	cluster clusterID
+
+	identified atomic.Int64 // the dialer's Dials when the coordinator was asked for the cluster's id
 }
 
 // newKafka makes the client and starts the fetcher. Both connect when they are used. Everything ends with life; end must be
@@ -51,12 +54,7 @@ func newKafka(
 		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
 	}
 	k.offsets = &offsets.KafkaStore{Group: group, Config: config, Calls: &k.do, Gate: k.dialer.Gate, Find: func(again bool) (offsets.Coordinator, error) {
-		if again {
-			if err := client.RefreshCoordinator(group); err != nil {
-				return nil, err
-			}
-		}
-		return client.Coordinator(group)
+		return k.coordinator(group, again)
 	}}
 	return k, nil
 }

@@ -169,6 +169,7 @@ func (m *membership) build(ctx context.Context) error {
 		Timeout:   g.zk.Timeout(),
 		Window:    g.settings.Window,
 		CurrentID: m.catalog.id,
+		Elsewhere: m.isElsewhere,
 		Notify:    m.notifyCommitted,
 		Report:    m.reportCommit,
 		Logger:    g.settings.log,
@@ -438,8 +439,11 @@ func (m *membership) lateMark(p kiel.Partition, offset int64) {
 func (m *membership) countCommit(p kiel.Partition, err error, took time.Duration) {
 	m.metrics.committed(err, took)
 	m.refusals.committed(p, err)
-	if err == nil {
+	switch {
+	case err == nil:
 		m.works(p, kindCommit)
+	case errors.Is(err, offsets.ErrElsewhere):
+		m.checkCluster()
 	}
 }
 

@@ -102,7 +102,8 @@ type Options struct {
 	// finish, and nothing is committed: messages that were marked and not committed are handled again. The session's context ends
 	// with sarama.ErrSessionHeartbeatFailed. Consume or Run goes on, and joins again when a broker answers, with Cleanup of this
 	// session and Setup of the next. The first pause before that is 5 s; from leave to leave it doubles, up to 5 minutes, and is 5 s
-	// again after a membership that has lasted for 5 minutes.
+	// again after a membership that has lasted for 5 minutes. Attempts that fail go to the log and to Errors; Consume or Run returns
+	// the error when brokers answer, and the member can't join all the same.
 	//
 	// A member can't tell whether the others reach Kafka. If nobody does, each member but the last leaves once and joins once. The
 	// first member in the order of names leaves 20 s later than the others, so that it is the last one and stays. If members notice

@@ -10,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kielgo/kiel/consumer"
 )
@@ -26,7 +27,15 @@ func (r *rig) second(id string) *rig {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(cluster.Close)
-	return &rig{t: r.t, zk: r.zk, zknet: r.zknet, kafka: cluster, knet: r.knet, sent: map[partition]int64{}}
+	other := &rig{t: r.t, zk: r.zk, zknet: r.zknet, kafka: cluster, knet: r.knet, sent: map[partition]int64{}}
+	other.prod, err = kgo.NewClient(
+		kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.Dialer(r.knet.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+	)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(other.prod.Close)
+	return other
 }
 
 // ended waits for the end of the call, and returns its error.
@@ -120,4 +129,37 @@ func TestClusterThatChanges(t *testing.T) {
 		})
 		quit(a)
 	})
+}
+
+// TestNothingGoesToAnotherCluster is red if a member whose brokers' names lead to another cluster commits there what it has marked,
+// or reads on there for long. The next call reads the other cluster's messages from the first on. Without topic ids nothing else
+// tells the clusters apart.
+func TestNothingGoesToAnotherCluster(t *testing.T) {
+	for name, version := range map[string]sarama.KafkaVersion{"with topic ids": sarama.V3_6_0_0, "without": sarama.V2_5_0_0} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, 2, func(t *testing.T, r *rig) {
+				r.produce(3, 0, 1)
+				var yes atomic.Bool
+				a := r.member("a", func(o *consumer.Options) {
+					o.Config.Version, o.Config.Net.Proxy.Dialer = version, moved{dialer{r.knet}, &yes}
+				}).start()
+				until(t, "a has handled all", func() bool { return total(a) == 6 && r.committed(topic, 0) == 3 && r.committed(topic, 1) == 3 })
+				other := r.second("other")
+				other.produce(5, 0, 1)
+				yes.Store(true)
+				r.kafka.Close()
+				if err := a.ended(); !errors.Is(err, consumer.ErrOtherCluster) {
+					t.Fatal(err)
+				}
+				for p := range int32(2) {
+					if at := other.committed(topic, p); at != -1 {
+						t.Errorf("%d of partition %d is stored in the other cluster", at, p)
+					}
+				}
+				a.start()
+				until(t, "all messages of the other cluster", func() bool { return other.handledAll(a) })
+				quit(a)
+			})
+		})
+	}
 }

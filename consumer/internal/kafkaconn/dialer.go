@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,6 +26,8 @@ type Dialer struct {
 
 	// Reach is notified of answers and failures on the connections. It is set before the first Dial; nil is allowed.
 	Reach *Reach
+
+	dials atomic.Int64
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -87,6 +90,7 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: nc, of: d, address: address}
+	d.dials.Add(1)
 	d.mu.Lock()
 	d.conns[c] = struct{}{}
 	d.mu.Unlock()
@@ -96,6 +100,9 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	}
 	return c, nil
 }
+
+// Dials returns how many connections were opened. It does not block.
+func (d *Dialer) Dials() int64 { return d.dials.Load() }
 
 // Closed returns whether the lifetime of the dialer has ended.
 func (d *Dialer) Closed() bool { return d.life.Err() != nil }

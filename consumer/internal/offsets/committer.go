@@ -77,6 +77,9 @@ type Options struct {
 	Audited func([]Finding)
 	// CurrentID returns the id of a topic as it is known now; zero when it is not known.
 	CurrentID func(topic string) sarama.Uuid
+	// Elsewhere returns whether the store's brokers are another cluster's now, to which nothing is committed. It does not block. nil
+	// is never.
+	Elsewhere func() bool
 	// Notify has the observer notified and then calls observed. It does not block. It returns false, and does not call observed,
 	// when there is no observer.
 	Notify func(c Committed, observed func()) bool
@@ -144,7 +147,7 @@ func (c *Committer) OpenStored(p kiel.Partition, claim Claim, topicID sarama.Uui
 func (c *Committer) newTracker(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
 	now := time.Now()
 	return &Tracker{
-		number: c.opened.Add(1), partition: p, claim: claim, topicID: topicID, currentID: c.options.CurrentID,
+		number: c.opened.Add(1), partition: p, claim: claim, topicID: topicID, currentID: c.options.CurrentID, elsewhere: c.options.Elsewhere,
 		next: offset, text: text, dirty: true, dirtyAt: now, committed: position{offset: offset, text: text, epoch: -1},
 		repeats:  []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
 		storedAt: now,

@@ -280,6 +280,36 @@ func TestNothingIsCommittedForARecreatedTopic(t *testing.T) {
 	})
 }
 
+// A tracker of before the brokers' names led to another cluster commits nothing there, in no way.
+func TestNothingIsCommittedToAnotherCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, moved := new(MemoryStore), false
+		opts := optionsOn(store, true)
+		opts.Elsewhere = func() bool { return moved }
+		cm, stop := running(t, opts)
+		defer stop()
+		a, b := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 5, ""), cm.Open(tp("t", 1), newClaim(t), sarama.Uuid{}, 5, "")
+		if err := cm.Commit(t.Context(), nil); err != nil || len(store.Commits()) != 1 {
+			t.Fatalf("commits %v: %v", store.Commits(), err)
+		}
+		moved = true
+		a.Mark(7, "")
+		if err := cm.Commit(t.Context(), a); !errors.Is(err, ErrElsewhere) || !Fenced(err) {
+			t.Errorf("commit: %v, want ErrElsewhere", err)
+		}
+		time.Sleep(20 * time.Minute) // ticks and repeats
+		if err := cm.Settle(t.Context(), a); !errors.Is(err, ErrElsewhere) {
+			t.Errorf("settle: %v, want ErrElsewhere", err)
+		}
+		if err := cm.Settle(t.Context(), b); err != nil {
+			t.Errorf("settle without a mark: %v", err)
+		}
+		if n := len(store.Commits()); n != 1 {
+			t.Errorf("%d requests were sent", n-1)
+		}
+	})
+}
+
 func TestSettleRetriesAndGivesUp(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		fails := 3

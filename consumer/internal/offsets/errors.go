@@ -12,6 +12,9 @@ var (
 	// ErrRecreated says that a topic was deleted and created again under the same name.
 	ErrRecreated = errors.New("deleted and created again")
 
+	// ErrElsewhere is the error of a commit that is not sent because the brokers are another cluster's now.
+	ErrElsewhere = errors.New("the brokers are those of another cluster now")
+
 	// ErrLost is the error of a commit that is not sent because its claim is lost.
 	ErrLost = errors.New("the claim is lost")
 
@@ -35,9 +38,9 @@ type refusedError struct{ error }
 func (e refusedError) Unwrap() error   { return e.error }
 func (refusedError) Is(err error) bool { return err == ErrRefused }
 
-// Fenced returns whether a commit was not sent because the claim or the topic is not this member's any more.
+// Fenced returns whether a commit was not sent because the claim, the topic or the cluster is not this member's any more.
 func Fenced(err error) bool {
-	return errors.Is(err, ErrLost) || errors.Is(err, ErrEnded) || errors.Is(err, ErrRecreated)
+	return errors.Is(err, ErrLost) || errors.Is(err, ErrEnded) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrElsewhere)
 }
 
 // refused returns whether a repeated commit would be refused, too.

@@ -36,6 +36,7 @@ type Tracker struct {
 	claim     Claim
 	topicID   sarama.Uuid                    // the topic's id when the partition was opened
 	currentID func(topic string) sarama.Uuid // returns the topic's id as known now
+	elsewhere func() bool                    // returns whether the brokers are another cluster's now; nil is never
 
 	firstPartitions atomic.Int32 // see OffsetCommit
 
@@ -274,14 +275,16 @@ func (t *Tracker) end() {
 	t.closed, t.awaited = true, nil
 }
 
-// mayCommit returns nil if an offset of the partition may be stored at this moment: the claim is trusted, and the topic was not
-// created again.
+// mayCommit returns nil if an offset of the partition may be stored at this moment: the claim is trusted, the topic was not
+// created again, and the brokers are still those of the same cluster.
 func (t *Tracker) mayCommit() error {
 	switch {
 	case !t.claim.Trusted():
 		return fmt.Errorf("consumer: commit %s: %w", t.partition, ErrLost)
 	case !SameTopic(t.topicID, t.currentID(t.partition.Topic)):
 		return fmt.Errorf("consumer: commit %s: the topic was %w", t.partition, ErrRecreated)
+	case t.elsewhere != nil && t.elsewhere():
+		return fmt.Errorf("consumer: commit %s: %w", t.partition, ErrElsewhere)
 	default:
 		return nil
 	}
