@@ -129,7 +129,8 @@ func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, er
 		zk.WithEventCallback(c.event),
 		zk.WithLogger(zkLogger{c.log}),
 		zk.WithLogInfo(false),
-		zk.WithMaxBufferSize(s.opts.MaxAnswer),
+		// netConn has a limit for each answer.
+		zk.WithMaxBufferSize(max(s.opts.MaxAnswer, request{op: opMulti, size: s.opts.MaxPacket}.largest(0))),
 		zk.WithMaxConnBufferSize(s.opts.MaxPacket+bufferMargin),
 	)
 	if err != nil {

@@ -21,6 +21,7 @@ const (
 	promptClose   = 500 * time.Millisecond // so soon a server closes the connection, or in four round trips
 	firstRefusal  = 10 * time.Second       // how long writes are refused after a third loss
 	longRefusal   = 5 * time.Minute        // … at most, however often the same is tried again
+	forgotten     = 2 * longRefusal        // so long after the end of a refusal it is forgotten, if nobody has tried again
 	mostSuspected = 64                     // writes that are remembered
 )
 
@@ -95,6 +96,10 @@ type loss struct {
 func (o *oversized) lose(l loss, now instant) (refused sending, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.limit != 0 && o.until.add(forgotten).reached(now) {
+		o.limit, o.refusal = 0, 0
+		clear(o.lost)
+	}
 	switch {
 	case l.size == 0:
 		o.bad = now.add(badFor)

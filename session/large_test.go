@@ -257,6 +257,23 @@ func TestAnswerTooLarge(t *testing.T) {
 	})
 }
 
+// MaxAnswer is for what reads return: the answer to a Multi, which the servers have done then, may be larger.
+func TestAnswerToALargeMulti(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", func(o *session.Options) { o.MaxAnswer = 64 << 10 })
+		ops := make([]session.Op, 1500)
+		for i := range ops {
+			ops[i] = session.CreateOp(fmt.Sprintf("/%s%d", strings.Repeat("n", 60), i), nil, session.Persistent)
+		}
+		if _, err := m.incarnation().Multi(t.Context(), ops...); err != nil {
+			t.Error(err)
+		}
+		if n := m.Stats().Reconnects; n != 0 {
+			t.Errorf("%d reconnects", n)
+		}
+	})
+}
+
 // An answer that is too large, and does not come to its end, costs the connection, but no longer than other silence does.
 func TestAnswerTooLargeAndNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
