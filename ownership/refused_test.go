@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -67,10 +68,28 @@ func (f *fleet) allOwned(limit time.Duration) time.Duration {
 	})
 }
 
-// disturb makes the members send all that running members send: a session ends, and an operator deletes a member, writes over the
+// distrust makes all members lose trust within their ZooKeeper sessions.
+func (f *fleet) distrust() {
+	f.t.Helper()
+	var last []*session.Incarnation
+	for _, m := range f.members {
+		last = append(last, m.ses.Current())
+	}
+	f.srv.FreezeClock() // the sessions live on, but can't be proved to
+	for _, inc := range last {
+		if inc != nil {
+			<-inc.Context().Done()
+		}
+	}
+	f.srv.Thaw()
+}
+
+// disturb makes the members send all that running members send: trust is lost, a session ends, and an operator deletes a member, writes over the
 // record of another, deletes the set, and the members with their directory.
 func (f *fleet) disturb() {
 	time.Sleep(2 * time.Second)
+	f.distrust()
+	time.Sleep(15 * time.Second)
 	f.kill(f.members[1].sessionID())
 	time.Sleep(15 * time.Second)
 	_ = f.srv.Delete("/kiel/groups/g/members/a")

@@ -58,6 +58,7 @@ type loop struct {
 	own     int64 // the czxid of this member's znode in this ZooKeeper session and this history of the servers; 0 if it was not seen
 	absent  bool  // whether no znode of this member's name is known: then the loop creates one
 	hasLeft bool  // whether this member's znode is gone for good
+	blind   bool  // whether the last attempt to read the members was refused: then the loop creates no znode before it has read them
 
 	lasting  bool          // whether refusals do not end Run: this member has joined before, or an observer has read
 	refusals pause.Backoff // between attempts that are refused
@@ -178,8 +179,14 @@ func (l *loop) refuse(ctx context.Context, err error) {
 		view = *last
 	}
 	view.Err = l.wrap(err)
-	view.Joined = view.Joined && !l.absent
-	l.publish(view)
+	if l.wanted() && (l.blind || view.Incarnation != l.inc) {
+		l.carryOver(ctx, &view)
+	} else {
+		view.Joined = view.Joined && !l.absent
+	}
+	if ctx.Err() == nil {
+		l.publish(view)
+	}
 	l.answer()
 	timer := time.NewTimer(pause.Jitter(l.refusals.Next()))
 	defer timer.Stop()
@@ -249,12 +256,11 @@ func (l *loop) wait(ctx context.Context) {
 func (l *loop) look(ctx context.Context) error {
 	for {
 		var refused error
-		if l.wanted() && l.absent {
+		if l.wanted() && l.absent && !l.blind {
 			err := l.join(ctx)
-			class := session.Classify(err)
 			switch {
 			case err == nil:
-			case class != session.ClassRetryable && class != session.ClassUncertain && l.outlasts(err):
+			case refusal(err) && l.outlasts(err):
 				refused = err
 			default:
 				return err
@@ -263,6 +269,7 @@ func (l *loop) look(ctx context.Context) error {
 		// No Sync is needed: a session reads its own writes, and its beginning was a write, so it reads everything that was
 		// written before.
 		names, directory, err := l.list(ctx)
+		l.readingEnded(err)
 		if errors.Is(err, session.ErrNoNode) {
 			if err := l.inc.EnsurePath(ctx, l.path); err != nil {
 				return err
@@ -277,6 +284,7 @@ func (l *loop) look(ctx context.Context) error {
 		if err == nil {
 			err = l.checkOwn(ctx, &view)
 		}
+		l.readingEnded(err)
 		if err == nil && view.Joined {
 			err = l.checkAdmitted(&view)
 		}

@@ -35,7 +35,7 @@ type View struct {
 	Version uint64
 	// Members are sorted by name byte by byte.
 	Members []Member
-	// Joined reports whether the Party's own znode is among Members.
+	// Joined reports whether the Party's own znode is among Members, and stands as far as is known.
 	Joined bool
 	// NameHeld wraps ErrNameHeld while another session holds the Party's name and the Party waits for that znode to go; otherwise
 	// it is nil.
@@ -44,8 +44,8 @@ type View struct {
 	// session.ErrNoAuth and session.ErrQuotaExceeded; nil after an attempt that they did not refuse. The Party tries again. Unless
 	// the znode alone is refused, Members are those that were read last.
 	Err error
-	// Incarnation is the incarnation of the session under which the members were read. It is nil if they were never read because
-	// that was refused.
+	// Incarnation is the incarnation of the session under which the members were read, or, if Err is set, a later one of the same
+	// ZooKeeper session, under which reading them was refused. It is nil if they were never read because that was refused.
 	Incarnation *session.Incarnation
 	// At is when the members were last read from ZooKeeper. [Party.View] may return a view of the same version with a later time.
 	At time.Time

@@ -40,6 +40,8 @@ var notInTable = map[string]string{
 	"party-patience-session":       "a member's own znode",
 	"party-create-refused":         "a group's view of its members",
 	"party-refusal-outlasted":      "a group's view of its members",
+	"party-unlisted-incarnation":   "a group's view of its members",
+	"party-unlisted-leaves":        "a group's view of its members",
 	"party-replaced":               "a member's own znode",
 }
 
