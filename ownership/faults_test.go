@@ -421,7 +421,7 @@ func TestServerRestartsEmpty(t *testing.T) {
 	})
 }
 
-// A third party deletes each claim as soon as it stands: it is claimed again after pauses that grow.
+// A third party deletes each claim as soon as it stands: it is claimed again after pauses, which do not become long.
 func TestClaimThatVanishesAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -435,12 +435,14 @@ func TestClaimThatVanishesAgainAndAgain(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if _, epoch, _ := w.srv.Get(epochs + "/t:0"); epoch.Version < 3 || epoch.Version > 20 {
+		if _, epoch, _ := w.srv.Get(epochs + "/t:0"); epoch.Version < 20 || epoch.Version > 60 {
 			t.Errorf("claimed %d times in 10 s", epoch.Version)
 		}
-		if n := requests(w) - before; n > 300 {
+		if n := requests(w) - before; n > 400 {
 			t.Errorf("%d requests in 10 s", n)
 		}
-		a.owns(30*time.Second, "t:0") // once it is left alone
+		if took := a.owns(30*time.Second, "t:0"); took > time.Second {
+			t.Errorf("owned %v after it is left alone", took)
+		}
 	})
 }

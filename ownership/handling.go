@@ -15,6 +15,10 @@ import (
 // count as one of a row.
 const steady = time.Minute
 
+// vanishedPause is the longest pause before a claim that a third party has ended is made again: whoever puts znodes in order, and
+// deletes some more than once, must not keep a partition without an owner for long.
+const vanishedPause = 400 * time.Millisecond
+
 // event is about a claim.
 func (l *loop) event(kind EventKind, c *Claim, reason status.Reason, err error) Event {
 	return Event{
@@ -239,7 +243,7 @@ func (l *loop) onVanished(p *part, c *Claim, err error) {
 	l.sayOf(c, l.event(Lost, c, status.NewReason(status.ClaimVanished), cause), nil)
 	l.drop(p, status.ClaimVanished, cause)
 	if p.vanished > 1 { // one may be a mistake; whoever goes on is not answered request by request
-		l.pauseFor(p, backoff(p.vanished-1), cause)
+		l.pauseFor(p, min(backoff(p.vanished-1), vanishedPause), cause)
 	}
 	l.step(p)
 }

@@ -77,7 +77,7 @@ func TestNoCredentials(t *testing.T) {
 	f := newFleet(t, 19, options{})
 	f.startAll(1)
 	f.fault("credentials missing")
-	f.start("m1", via(zookeeper.Addr())).refused("the server demands credentials")
+	f.start("m1", via(zookeeper.Addr())).refused("the servers demand other credentials")
 	f.noticed() // by who is refused
 	f.settle()
 	f.repeatedOnlyAfter(f.finish())
