@@ -92,8 +92,8 @@ func TestHowLongWritesAreRefused(t *testing.T) {
 	const size = 100_000
 	s := &story{}
 	s.losesAgain(size, nil)
-	for _, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
-		want *= time.Second
+	for _, seconds := range []int{10, 20, 40, 80, 160, 300, 300} {
+		want := time.Duration(seconds) * time.Second
 		began := s.now
 		for s.refuses(size) && s.now.mono-began.mono < time.Hour {
 			s.wait(time.Second)
