@@ -80,7 +80,8 @@ func (m *membership) audited(found []offsets.Finding) {
 }
 
 // verified returns found without what says that another tree is used if this member's own ID of the tree has changed: somebody
-// has deleted the group's znode, and it was created again.
+// has deleted the group's znode, and it was created again. Later audits find offsets with an ID that this member had before: they
+// are of this tree, and only a newer token is a finding.
 func (m *membership) verified(ctx context.Context, found []offsets.Finding) []offsets.Finding {
 	i := slices.IndexFunc(found, func(f offsets.Finding) bool { return f.Discord == offsets.OtherTree })
 	inc := m.group.zk.Current()
@@ -89,10 +90,25 @@ func (m *membership) verified(ctx context.Context, found []offsets.Finding) []of
 	}
 	ctx, cancel := context.WithTimeout(ctx, treeTimeout)
 	defer cancel()
-	if id, err := m.tree.read(ctx, inc); err != nil || id == found[i].Place.Tree {
-		return found
+	if id, err := m.tree.read(ctx, inc); err == nil && id != found[i].Place.Tree {
+		return slices.DeleteFunc(found, func(f offsets.Finding) bool { return f.Discord == offsets.OtherTree })
 	}
-	return slices.DeleteFunc(found, func(f offsets.Finding) bool { return f.Discord == offsets.OtherTree })
+	return inOneTree(found, func(id offsets.ID) bool { return m.tree.had(inc, id) })
+}
+
+// inOneTree returns found with the offsets that have an ID of this tree compared by their tokens.
+func inOneTree(found []offsets.Finding, had func(offsets.ID) bool) []offsets.Finding {
+	var out []offsets.Finding
+	for _, f := range found {
+		if f.Discord == offsets.OtherTree && had(f.Stored.Place.Tree) {
+			if f.Stored.Token <= f.Token {
+				continue
+			}
+			f.Discord = offsets.NewerOwner
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // report counts, logs and sends what an audit has found.

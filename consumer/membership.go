@@ -47,6 +47,7 @@ type membership struct {
 	openings       openings
 	stumbled       stumbled
 	tree           tree
+	hashed         clusterHash
 	findings       findings
 	background     kafkaconn.Calls // goroutines of openings; they call no user code
 	judging        kafkaconn.Calls // goroutines of reportCommit and audited

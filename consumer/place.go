@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type tree struct {
 type treeOf struct {
 	incarnation *session.Incarnation
 	id          offsets.ID
+	former      []offsets.ID // the IDs that were read before under the same incarnation; the group's znode was created again since
 }
 
 // id returns the ID if it was read under inc, else zero. It does not block.
@@ -37,6 +39,13 @@ func (t *tree) id(inc *session.Incarnation) offsets.ID {
 		return known.id
 	}
 	return offsets.ID{}
+}
+
+// had returns whether id is, or was, the ID under inc. A session is in one tree alone, so commits with a former ID were made in
+// this tree.
+func (t *tree) had(inc *session.Incarnation, id offsets.ID) bool {
+	known := t.known.Load()
+	return known != nil && known.incarnation == inc && (known.id == id || slices.Contains(known.former, id))
 }
 
 // learn reads the group's znode under inc, unless that was done before. Callers at the same time share a read.
@@ -84,13 +93,46 @@ func (t *tree) read(ctx context.Context, inc *session.Incarnation) (offsets.ID, 
 		return offsets.ID{}, fmt.Errorf("consumer: identify the group's znode: %s does not exist", t.path)
 	}
 	id := offsets.TreeID(stat.Czxid, stat.Ctime)
-	t.known.Store(&treeOf{inc, id})
+	t.store(inc, id)
 	return id, nil
+}
+
+// store makes id the ID under inc.
+func (t *tree) store(inc *session.Incarnation, id offsets.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := &treeOf{incarnation: inc, id: id}
+	if known := t.known.Load(); known != nil && known.incarnation == inc {
+		now.former = known.former
+		if known.id != id {
+			now.former = append(slices.Clone(known.former), known.id)
+		}
+	}
+	t.known.Store(now)
 }
 
 // place returns where commits under inc are made. It does not block.
 func (m *membership) place(inc *session.Incarnation) offsets.Place {
-	return offsets.Place{Tree: m.tree.id(inc), Cluster: offsets.ClusterID(m.clusterID())}
+	return offsets.Place{Tree: m.tree.id(inc), Cluster: m.hashed.of(m.clusterID())}
+}
+
+// clusterHash keeps the ID of the cluster, which each offset of each commit needs.
+type clusterHash struct{ known atomic.Pointer[hashOf] }
+
+// hashOf is the ID of the text that Kafka has for its cluster.
+type hashOf struct {
+	text string
+	id   offsets.ID
+}
+
+// of returns the ID of a cluster.
+func (c *clusterHash) of(text string) offsets.ID {
+	known := c.known.Load()
+	if known == nil || known.text != text {
+		known = &hashOf{text, offsets.ClusterID(text)}
+		c.known.Store(known)
+	}
+	return known.id
 }
 
 // learnTree makes the tree's ID known, within treeTimeout. Without it the partition is opened all the same, and its commits do

@@ -66,7 +66,7 @@ type audit struct {
 	gap     time.Duration // the time between the two newest commits
 }
 
-// sent stores that a commit was sent and answered.
+// sent stores that commits were sent and answered.
 func (a *audit) sent(start, answered time.Time) {
 	if !a.last.IsZero() {
 		a.gap = start.Sub(a.last)
@@ -84,7 +84,7 @@ func (a *audit) quiet(now time.Time) time.Duration {
 	if a.last.IsZero() || left <= 0 || now.Sub(a.due) >= maxPostponed {
 		return 0
 	}
-	return left + rand.N(half*4/5+1)
+	return min(left+rand.N(half*4/5+1), maxPostponed-now.Sub(a.due))
 }
 
 // askAudit reads the stored offsets of the open partitions, in one request, if now is a moment for that. It returns after what
@@ -203,7 +203,7 @@ func (t *Tracker) discord(s Stored, own Place) Discord {
 	case s.Place == (Place{}) || (s.Place.Cluster == unknown) != (own.Cluster == unknown):
 		return "" // an earlier version has stored it, or one that did not know where it was
 	case s.Place.Cluster != own.Cluster:
-		return OtherCluster
+		return t.once(OtherCluster, s.Offset)
 	case s.Place.Tree == unknown || own.Tree == unknown:
 		return ""
 	case s.Place.Tree != own.Tree:
@@ -214,13 +214,29 @@ func (t *Tracker) discord(s Stored, own Place) Discord {
 	return ""
 }
 
-// byOthers returns OtherProgram for an offset that another program has stored, once for each offset. The user's own transactions
-// store offsets, too: of messages that were handed out, in partitions in which nothing is marked. t.mu is held.
-func (t *Tracker) byOthers(s Stored) Discord {
-	transaction := !t.used && s.Offset >= t.committed.offset && s.Offset <= t.delivered
-	if transaction || t.foreign != nil && *t.foreign == s.Offset {
+// foreign is an offset that an audit has found, and why it does not fit.
+type foreign struct {
+	discord Discord
+	offset  int64
+}
+
+// once returns discord for an offset, and "" for the same one as at the last audit. t.mu is held.
+func (t *Tracker) once(discord Discord, offset int64) Discord {
+	f := foreign{discord, offset}
+	if t.foreign != nil && *t.foreign == f {
 		return ""
 	}
-	t.foreign = &s.Offset
-	return OtherProgram
+	t.foreign = &f
+	return discord
+}
+
+// byOthers returns OtherProgram for an offset that another program has stored, once for each offset. The user's own transactions
+// store offsets, too: of messages that were handed out, in partitions in which nothing is marked, or no mark is committed. t.mu is
+// held.
+func (t *Tracker) byOthers(s Stored) Discord {
+	marks := t.used && (t.auto || t.byUser)
+	if !marks && s.Offset >= t.committed.offset && s.Offset <= t.delivered {
+		return ""
+	}
+	return t.once(OtherProgram, s.Offset)
 }

@@ -72,6 +72,9 @@ func TestDiscords(t *testing.T) {
 		"another program, back":          {foreign(40), here, nil, OtherProgram},
 		"another program, ahead":         {foreign(90), here, nil, OtherProgram},
 		"another program, after a mark":  {foreign(55), here, func(tr *Tracker, _ *fakeClaim) { tr.Mark(60, "") }, OtherProgram},
+		"transactions, after a Reset":    {foreign(55), here, func(tr *Tracker, _ *fakeClaim) { tr.Reset(50, "") }, ""},
+		"transactions, later Reset":      {foreign(55), here, func(tr *Tracker, _ *fakeClaim) { tr.Reset(60, "") }, ""},
+		"after a Reset that lowers":      {foreign(55), here, func(tr *Tracker, _ *fakeClaim) { tr.Reset(49, "") }, OtherProgram},
 		"the user's transactions":        {foreign(55), here, nil, ""},
 		"the user's transactions, first": {foreign(50), here, nil, ""},
 		"the user's transactions, last":  {foreign(80), here, nil, ""},
@@ -79,7 +82,7 @@ func TestDiscords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := newClaim(t)
-			tr := NewCommitter(Options{}).Open(tp("t", 0), claim, sarama.Uuid{}, 50, "")
+			tr := NewCommitter(Options{Auto: true}).Open(tp("t", 0), claim, sarama.Uuid{}, 50, "")
 			tr.Delivered(manyMessages(50, 30, 1), 80)
 			if c.do != nil {
 				c.do(tr, claim)
@@ -95,16 +98,37 @@ func TestDiscords(t *testing.T) {
 	}
 }
 
-// An offset of another program is found once; another offset is found again.
+// Without AutoCommit, marks that are never committed don't make an offset that a transaction has stored another program's.
+func TestMarksThatNobodyCommits(t *testing.T) {
+	cm := NewCommitter(optionsOn(new(MemoryStore), false))
+	tr := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 50, "")
+	flush := func() { cm.flush(t.Context(), map[*Tracker]content{tr: marked}) }
+	flush()
+	tr.Delivered(manyMessages(50, 30, 1), 80)
+	tr.Mark(60, "")
+	cm.flush(t.Context(), map[*Tracker]content{tr: committed}) // a repeat
+	if f, found := tr.judge(Stored{Offset: 70}, here); found {
+		t.Errorf("no mark is committed: %+v", f)
+	}
+	flush()
+	if _, found := tr.judge(Stored{Offset: 70}, here); !found {
+		t.Error("a mark is committed, and nothing is found")
+	}
+}
+
+// An offset of another program, or of a mirror, is found once; another offset is found again.
 func TestEachForeignOffsetIsFoundOnce(t *testing.T) {
 	tr := NewCommitter(Options{}).Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 50, "")
-	var got []bool
-	for _, offset := range []int64{40, 40, 41, 41, 40} {
-		_, found := tr.judge(Stored{Offset: offset}, here)
-		got = append(got, found)
-	}
-	if want := []bool{true, false, true, false, true}; !slices.Equal(got, want) {
-		t.Errorf("found %v, want %v", got, want)
+	for _, stored := range []Stored{{}, {Ours: true, Place: mirrored}} {
+		var got []bool
+		for _, offset := range []int64{40, 40, 41, 41, 40} {
+			stored.Offset = offset
+			_, found := tr.judge(stored, here)
+			got = append(got, found)
+		}
+		if want := []bool{true, false, true, false, true}; !slices.Equal(got, want) {
+			t.Errorf("found %v, want %v", got, want)
+		}
 	}
 }
 

@@ -151,6 +151,7 @@ func (c *Committer) newTracker(p kiel.Partition, claim Claim, topicID sarama.Uui
 		next: offset, text: text, dirty: true, dirtyAt: now, committed: position{offset: offset, text: text, epoch: -1},
 		repeats:  []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
 		storedAt: now,
+		auto:     c.options.Auto,
 		size:     int64(cmp.Or(c.options.Window, DefaultWindow)), tail: offset, delivered: offset,
 	}
 }
@@ -421,8 +422,12 @@ func (c *Committer) stored(at time.Time) {
 // request of its own. flush does not wait for the observer, so that a call that hangs holds up its own partition alone.
 func (c *Committer) flush(ctx context.Context, trackers map[*Tracker]content) map[*Tracker]commitAnswer {
 	answers := make(map[*Tracker]commitAnswer, len(trackers))
+	start := time.Now()
 	for _, round := range rounds(slices.Collect(maps.Keys(trackers))) {
 		c.send(ctx, round, trackers, answers)
+	}
+	if len(trackers) > 0 {
+		c.audit.sent(start, time.Now())
 	}
 	return answers
 }
@@ -458,7 +463,6 @@ func (c *Committer) send(ctx context.Context, trackers []*Tracker, contents map[
 	results := c.options.Store.Commit(ctx, commits)
 	c.storing.Store(false)
 	now := time.Now()
-	c.audit.sent(start, now)
 	stored := false
 	for _, p := range pending {
 		t := p.tracker

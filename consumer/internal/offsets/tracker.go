@@ -54,7 +54,9 @@ type Tracker struct {
 	repeats   []time.Time    // when the position is to be committed again, in order
 	leftAlone bool           // another program has stored an offset, so no commit is repeated
 	last      *pendingCommit // the newest commit; nil before the first
-	foreign   *int64         // the offset of another program that an audit has found last; nil before the first
+	foreign   *foreign       // what an audit has found last of another program or a mirror; nil before the first
+	auto      bool           // marks are committed without a Commit of the user
+	byUser    bool           // a position was stored after the user had marked or reset
 
 	windowed  atomic.Bool   // Done was called
 	size      int64         // how many messages may be handed out from the oldest unmarked one on
@@ -237,12 +239,12 @@ func (t *Tracker) makeDirty() {
 }
 
 // Reset lowers the position, as sarama's ResetOffset does. Messages marked by Done stay marked: the next Mark or Done raises the
-// position again. Reset returns false, and does nothing, when the Tracker was closed.
+// position again. Reset returns false, and does nothing, when the Tracker was closed. A Reset that lowers nothing does not count as
+// a use of marks: users of transactions call it after an abort.
 func (t *Tracker) Reset(offset int64, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.used = true
-	if !t.closed && offset <= t.next {
+	if t.used = t.used || offset < t.next; !t.closed && offset <= t.next {
 		t.set(offset, text)
 	}
 	return !t.closed
@@ -324,6 +326,7 @@ func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 		t.leftAlone, t.dirtyAt = false, p.prepared
 	}
 	t.storedAt = now
+	t.byUser = t.byUser || t.used && p.content == marked
 	if t.beganAt.IsZero() {
 		t.beganAt = now
 	}
