@@ -61,7 +61,7 @@ func TestRefusedAgainIsToldAgain(t *testing.T) {
 	})
 }
 
-// What another member has claimed, or what was released, is not looked at again by each sweep.
+// A sweep does not look again at claims of another member, or at claims that were released.
 func TestSweepsLookOnceAtWhatOthersHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

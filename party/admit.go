@@ -9,7 +9,7 @@ import (
 )
 
 // join creates this member's znode. If admission is asked for, and this session owns no such znode, join reads the members first.
-// What it reads is not read again afterwards.
+// Records that it reads are not read again afterwards.
 func (l *loop) join(ctx context.Context) error {
 	if l.admit != nil {
 		if err := l.askToJoin(ctx); err != nil {

@@ -135,7 +135,7 @@ func TestBetterPriorityComesFirst(t *testing.T) {
 	})
 }
 
-// What others have taken is passed, and listed anew when that costs less.
+// A handle passes entries that others have taken, and lists anew when that costs less.
 func TestTakenByOthers(t *testing.T) {
 	kinds(t, func(w *world, entries string, of func(s *session.Session) taker) {
 		q, other := of(w.Session("a")), of(w.Session("b"))

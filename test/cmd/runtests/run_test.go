@@ -159,7 +159,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// What another program says that it has not checked is passed on, though it ended well.
+// A line in which another program says what it has not checked is passed on, though the program ended well.
 func TestNotChecked(t *testing.T) {
 	var said, errs, kept bytes.Buffer
 	r := &runner{root: t.TempDir(), goTool: os.Args[0], report: results.New(&said), stderr: &errs, log: &kept}
