@@ -325,11 +325,17 @@ func (n *ZooKeeperNode) WaitReady() {
 }
 
 func (n *ZooKeeperNode) ready() error {
+	limit := firstAnswer
 	return poll(n.zk.tb, n.Process, func() (bool, error) {
-		if answer, err := n.ask("srvr", startAnswer); err != nil || mode(answer) == "" {
+		began := time.Now()
+		answer, err := n.ask("srvr", limit)
+		if time.Since(began) >= limit {
+			limit = min(2*limit, startAnswer)
+		}
+		if err != nil || mode(answer) == "" {
 			return false, nil //nolint:nilerr // asked again
 		}
-		conf, err := n.ask("conf", startAnswer)
+		conf, err := n.ask("conf", limit)
 		if err != nil {
 			return false, nil //nolint:nilerr // asked again
 		}
