@@ -299,6 +299,8 @@ func (w *world) settle(p *patient, s sickness, what string, healthy ...*member) 
 	}
 	w.within(first, what+": the partitions that the sick member does not have are owned", func() bool {
 		has = append(has, p.owned()...)
+		slices.Sort(has)
+		has = slices.Compact(has)
 		return owns(has)
 	})
 	if s.bound >= 0 {
