@@ -163,6 +163,7 @@ func (m *membership) build(ctx context.Context) error {
 	m.committer = offsets.NewCommitter(offsets.Options{
 		Place:     m.place,
 		Audited:   audited,
+		Reachable: g.isReachable,
 		Store:     k.offsets,
 		Abort:     k.abortCommits,
 		Auto:      g.settings.autoCommit,

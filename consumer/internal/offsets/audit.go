@@ -159,8 +159,12 @@ func (q question) unread() error {
 	return first
 }
 
-// auditFailed counts an audit that could read nothing, and logs the error if there were several in a row.
+// auditFailed counts an audit that could read nothing, and logs the error if there were several in a row. While no broker answers,
+// that is the trouble which is told, and an audit adds nothing to it.
 func (c *Committer) auditFailed(ctx context.Context, err error) {
+	if c.options.Reachable != nil && !c.options.Reachable() {
+		return
+	}
 	c.audit.failed++
 	if c.audit.failed >= toleratedAudits && ctx.Err() == nil {
 		c.options.Errors.FailedWarn(kindAudit, "", fmt.Errorf("stored offsets were not compared %d times in a row: %w", c.audit.failed, err))

@@ -60,6 +60,22 @@ func TestAuditsThatFailAreLogged(t *testing.T) {
 	})
 }
 
+// While no broker answers, audits that fail are no trouble of their own, which would be told beside the outage and outlast it.
+func TestAuditsWithoutKafkaAreNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &peekedStore{hang: time.Minute}
+		cm, _, stop := auditedOn(t, store, time.Second)
+		cm.options.Reachable = func() bool { return false }
+		log := logged(cm)
+		openAt(t, cm, tp("t", 0), 42)
+		time.Sleep(time.Hour)
+		stop()
+		if text := log.String(); strings.Contains(text, "kind=audit") {
+			t.Errorf("an audit during an outage is logged: %s", text)
+		}
+	})
+}
+
 // An audit waits for a quiet moment, and so long at most that it comes within two minutes of the last.
 func TestAuditIsPostponedForALimitedTime(t *testing.T) {
 	now := time.Now()

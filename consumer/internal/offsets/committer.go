@@ -75,6 +75,9 @@ type Options struct {
 	Place func(*session.Incarnation) Place
 	// Audited receives what an audit has found, which may be nothing. It does not block. nil is no audits.
 	Audited func([]Finding)
+	// Reachable returns whether a broker of the store answers. An audit that fails while none does is no trouble of its own. It does
+	// not block. nil is always.
+	Reachable func() bool
 	// CurrentID returns the id of a topic as it is known now; zero when it is not known.
 	CurrentID func(topic string) sarama.Uuid
 	// Elsewhere returns whether the store's brokers are another cluster's now, to which nothing is committed. It does not block. nil
