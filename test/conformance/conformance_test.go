@@ -15,7 +15,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-const defaultSeeds = 1600
+const defaultSeeds = 1000
 
 var (
 	seeds     = flag.Int("seeds", defaultSeeds, "random sequences to run on ZooKeeper 3.9")
@@ -70,7 +70,7 @@ func runReal(t *testing.T, version string, eventsHaveZxid bool) {
 // TestRandom39 has the same random sequences of requests answered by zktest and by a real server.
 func TestRandom39(t *testing.T) { runRandom(t, servers.ZooKeeper39, *seeds, 110) }
 
-func TestRandom38(t *testing.T) { runRandom(t, servers.ZooKeeper38, max(1, *seeds/5), 80) }
+func TestRandom38(t *testing.T) { runRandom(t, servers.ZooKeeper38, max(1, *seeds/3), 80) }
 
 func runRandom(t *testing.T, version string, n, answers int) {
 	t.Helper()

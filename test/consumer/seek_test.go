@@ -79,7 +79,7 @@ func TestSeeksOfPartitionsThatGoElsewhere(t *testing.T) {
 				hold.open()
 				until(t, "all are open", func() bool { return len(b.owns()) > 0 && len(a.owns())+len(b.owns())+len(c.owns())+len(d.owns()) == 6 })
 				kept := len(b.owns())
-				time.Sleep(time.Hour)
+				time.Sleep(10 * time.Minute)
 				r.produce(1000, all...)
 				time.Sleep(5 * time.Second)
 				read := b.h.count()

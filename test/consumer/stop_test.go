@@ -109,7 +109,7 @@ func troubles() map[string]func(r *rig, m stopper) (heal func()) {
 // Close returns within StopTimeout, whatever is under way and whatever is wrong, and so does Consume. When the session is the
 // group's own, a few seconds come on top for its end.
 func TestCloseInEveryPhase(t *testing.T) {
-	const schedules = 200
+	const schedules = 100
 	first := rand.Uint64()
 	t.Attr("seeds_from", strconv.FormatUint(first, 10))
 	var slowest time.Duration

@@ -19,7 +19,7 @@ var givenSeed = flag.Uint64("seed", 0, "of the random steps; 0 draws one")
 
 // After every one of many random steps all members, of both languages, hold the same mapping, and the right one.
 func TestRandomSteps(t *testing.T) {
-	const steps = 200
+	const steps = 120
 	seed := cmp.Or(*givenSeed, rand.Uint64())
 	t.Attr("seed", fmt.Sprint(seed))
 	t.Logf("the same steps again: go test -run %s ./test/interop -args -seed=%d", t.Name(), seed)

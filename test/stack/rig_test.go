@@ -367,7 +367,7 @@ func (w *world) within(d time.Duration, what string, ok func() bool) time.Durati
 		if time.Since(began) > d {
 			w.t.Fatalf("not within %v: %s\n%s", d, what, w.state())
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(max(time.Millisecond, time.Since(began)/100)) // exact to a hundredth
 	}
 	return time.Since(began)
 }
