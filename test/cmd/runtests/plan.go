@@ -58,8 +58,9 @@ const (
 	randomDays = 5
 
 	// norace are tests that run without the race detector: it crashes in most runs of the first, as it does in the simulation,
-	// and the others, of thousands of partitions, members or lines or of one case more of what runs with it, take it minutes.
-	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfAThousandPartitions$|^TestLinesOfHandlers$|^TestCalmCostsNoList$`
+	// and the others, of thousands of partitions, members or lines, of hours, or of one case more of what runs with it, take it
+	// minutes.
+	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfAThousandPartitions$|^TestLinesOfHandlers$|^TestCalmCostsNoList$|^TestStoppedForLong$|^TestAuditsAreRare$`
 
 	// soaked are tests of test/bench that take figures and are left to the soak. TestHandover's joins, leaves, crashes and cuts
 	// are chaos's Leaves, Killed and BlackHole, too.
@@ -91,13 +92,13 @@ var (
 // testPlan is make test.
 func testPlan(timeout time.Duration) plan {
 	return plan{
-		{{unit(timeout, true)}},
 		{
-			{{
-				name: "sim", packages: []string{sim}, shuffle: true, timeout: timeout, args: []string{"-random=" + strconv.Itoa(randomDays)},
-				why: "groups in virtual time; the race detector crashes most often in bubbles that live for days, and makes them five times as slow",
-			}},
+			{unit(timeout, true)},
 			append(lane{
+				{
+					name: "sim", packages: []string{sim}, shuffle: true, timeout: timeout, args: []string{"-random=" + strconv.Itoa(randomDays)},
+					why: "groups in virtual time; the race detector crashes most often in bubbles that live for days, and makes them five times as slow",
+				},
 				{
 					name: "pure", packages: []string{history, allocfn, "test/stack/idle"}, shuffle: true, timeout: timeout,
 					why: "what else needs no race detector, or measures memory, which it takes",
