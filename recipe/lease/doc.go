@@ -45,6 +45,8 @@
 //     unless the handle's identifier already had the lease. Another process with the same identifier may write the same bytes
 //     within the same second. The zxid of its record tells it apart: that record is neither removed nor taken for a renewal.
 //   - A release removes the handle's own record only, never the record of a later holder.
+//   - Work in the background, such as that removal, outlasts what the servers refuse, as by an ACL that is wrong for a while,
+//     until the record blocks nobody any more. Other calls return a refusal to their caller.
 //   - Tokens grow from hold to hold: [Held.Token] is the mzxid of the record.
 //   - A record of another version, or one that can't be read, is never written over.
 //

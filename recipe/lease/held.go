@@ -324,8 +324,8 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 // Release ends the hold and removes the record if it is still this hold's, so that another can obtain the lease. If the lease was
 // taken over from another handle or process with the same identifier, which may be cut off and still rely on it, the record gets
 // back the end that it had then. Call Release when the work under [Held.Context] has returned. When ctx ends first, the error
-// wraps the cause and the removal goes on in the background, until the lease has ended by itself. Calls after the first wait for
-// the same removal.
+// wraps the cause and the removal goes on in the background, until the lease has ended by itself. A refusal by the servers, by an
+// ACL for instance, is logged and tried again, after pauses that grow to 5 s. Calls after the first wait for the same removal.
 func (h *Held) Release(ctx context.Context) error {
 	letGo := h.lease.session.Hold() // from before the end of the hold, which the record must outlast
 	h.end(ErrReleased)
@@ -345,7 +345,7 @@ func (h *Held) removeRecord(life context.Context) error {
 	defer cancel()
 	err := l.begin(life)
 	if err == nil {
-		err = l.locked(life, func(inner *lock.Held) error {
+		err = l.insist(life, func(inner *lock.Held) error {
 			record, old, err := l.read(life, inner.Incarnation())
 			if err != nil || old == nil || !h.ours(old, inner) {
 				return err

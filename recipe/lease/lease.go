@@ -8,9 +8,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
+)
+
+const (
+	kindRefused = "refused" // the kind of the errors that work in the background outlasts
+
+	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second // between two of its attempts that are refused
 )
 
 // NonBlockingLease is a handle on one lease for one identifier. Several goroutines may use it.
@@ -23,6 +31,7 @@ type NonBlockingLease struct {
 	clock   func() time.Time // the machine's clock
 	turn    chan struct{}    // full while a method of this handle writes, or cleans up
 	doing   chan struct{}    // full while Do runs a function
+	errs    *errlog.Log      // of what the servers refuse and the background outlasts
 
 	mu   sync.Mutex
 	held *Held // the newest hold, ended or not; nil before the first
@@ -53,6 +62,7 @@ func New(s *session.Session, path string, opts Options) (*NonBlockingLease, erro
 		clock:   time.Now,
 		turn:    make(chan struct{}, 1),
 		doing:   make(chan struct{}, 1),
+		errs:    errlog.New(opts.Logger.With("component", "lease", "path", path)),
 	}, nil
 }
 
@@ -283,6 +293,21 @@ func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) 
 	}
 }
 
+// insist is [NonBlockingLease.locked] for work in the background: what the servers refuse, by an ACL or a quota for instance, is
+// logged and tried again, after pauses that grow to 5 s, until life ends.
+func (l *NonBlockingLease) insist(life context.Context, f func(inner *lock.Held) error) error {
+	pauses := pause.Backoff{Growth: pause.Doubling(firstPause, longestPause)}
+	for {
+		err := l.locked(life, f)
+		if life.Err() != nil || !hold.Refused(err) {
+			l.errs.OK(kindRefused, "record")
+			return err
+		}
+		l.errs.FailedWarn(kindRefused, "record", err)
+		_ = pauses.Wait(life) // when life has ended, the next attempt returns its cause
+	}
+}
+
 // again reports whether a call under the inner lock must be repeated after err.
 func again(err error) bool {
 	for _, e := range []error{
@@ -298,7 +323,7 @@ func again(err error) bool {
 
 // cleanUp removes the record that a try may have written.
 func (l *NonBlockingLease) cleanUp(life context.Context, t try) {
-	err := l.locked(life, func(inner *lock.Held) error {
+	err := l.insist(life, func(inner *lock.Held) error {
 		_, old, err := l.read(life, inner.Incarnation())
 		if err != nil || old == nil || !t.wrote(old, inner) {
 			return err

@@ -177,7 +177,7 @@ func (l *NonBlockingLease) sortOut(life context.Context, h *Held) {
 		return
 	}
 	defer h.forget()
-	err := l.locked(life, func(inner *lock.Held) error {
+	err := l.insist(life, func(inner *lock.Held) error {
 		_, old, err := l.read(life, inner.Incarnation())
 		if err == nil && old != nil {
 			h.ours(old, inner)

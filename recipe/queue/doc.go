@@ -32,6 +32,8 @@
 //     was lost.
 //   - Whatever reply is lost, no other hold is deleted: each time before a hold's znode is deleted, alone or with its entry, a
 //     read after a Sync shows that the znode is the hold's own.
+//   - Once All has got an entry, no refusal by the servers ends it: an ACL or a quota may be wrong for a while. The log has the
+//     error, of the kind "refused". Other calls return a refusal to their caller.
 //   - A hold whose caller gave up, or whose creation has an unknown outcome, is deleted in the background, for as long as its
 //     session lives.
 //

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe"
@@ -17,6 +19,12 @@ import (
 // againPause is how long [LockingQueue.All] waits before an entry that could not be consumed may come again.
 const againPause = time.Second
 
+const (
+	kindRefused = "refused" // the kind of the errors that All outlasts
+
+	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second // between two of its attempts that are refused
+)
+
 // LockingQueue is a handle on one queue whose entries are held while they are worked on. Several goroutines may use it; each Get
 // holds an entry of its own.
 type LockingQueue struct {
@@ -24,6 +32,7 @@ type LockingQueue struct {
 
 	taken string // path of the directory of the holds' znodes
 	log   *slog.Logger
+	errs  *errlog.Log // of what the servers refuse and All outlasts
 }
 
 // NewLocking returns a handle on the locking queue at path. It checks its arguments and does no I/O. The session must be running
@@ -37,6 +46,7 @@ func NewLocking(s *session.Session, path string, opts Options) (*LockingQueue, e
 		base:  base{directory{session: s, path: path, entries: session.Join(path, "entries"), log: log}},
 		taken: session.Join(path, "taken"),
 		log:   log,
+		errs:  errlog.New(log.With("component", "queue", "path", path)),
 	}, nil
 }
 
@@ -52,18 +62,28 @@ func (q *LockingQueue) TryGet(ctx context.Context) (*Held, error) {
 	return q.get(ctx, "try get", false)
 }
 
-// All gets entry after entry until ctx ends or Get fails; the last step has that error. All consumes an entry when the body of
-// the loop comes to its end, by continue too, and gives it back when break, return or panic leaves the body. If the body has
-// called Consume or Release itself, All does neither. If an entry can't be consumed, the next step has the same entry and the
-// error; then the loop goes on, after a pause of a second if the entry may come again at once.
+// All gets entry after entry until ctx ends or Get fails; the last step has that error. Once All has got an entry, it outlasts
+// what the servers refuse Get, by an ACL or a quota for instance: it logs the error and tries again, after pauses that grow to
+// 5 s.
+//
+// All consumes an entry when the body of the loop comes to its end, by continue too, and gives it back when break, return or
+// panic leaves the body. If the body has called Consume or Release itself, All does neither. If an entry can't be consumed, the
+// next step has the same entry and the error; then the loop goes on, after a pause of a second if the entry may come again at
+// once.
 func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 	return func(yield func(*Held, error) bool) {
-		for {
+		pauses := pause.Backoff{Growth: pause.Doubling(firstPause, longestPause)}
+		for got := false; ; got = true {
 			h, err := q.Get(ctx)
+			if err != nil && got && q.outlasts(ctx, err, &pauses) {
+				continue
+			}
 			if err != nil {
 				yield(nil, err)
 				return
 			}
+			pauses.Reset()
+			q.errs.OK(kindRefused, "get")
 			if !q.step(ctx, h, yield) {
 				return
 			}
@@ -79,6 +99,17 @@ func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 			}
 		}
 	}
+}
+
+// outlasts reports whether err is a refusal that may be over at the next attempt. If so, it logs err and waits until it is time
+// for that attempt.
+func (q *LockingQueue) outlasts(ctx context.Context, err error, pauses *pause.Backoff) bool {
+	if ctx.Err() != nil || !hold.Refused(err) {
+		return false
+	}
+	q.errs.FailedWarn(kindRefused, "get", err)
+	_ = pause.Sleep(ctx, pause.Jitter(pauses.Next())) // when ctx has ended, the next attempt returns its cause
+	return true
 }
 
 // step runs the loop's body, and gives the entry back unless the body comes to its end.

@@ -1,0 +1,98 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/zktest"
+)
+
+// refuse has the server refuse what matches, for some time. It returns how many requests that were.
+func (w *world) refuse(d time.Duration, match func(zktest.Request) bool) *int {
+	n, until := new(int), time.Now().Add(d)
+	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+		if !match(*r) || !time.Now().Before(until) {
+			return zktest.Action{}
+		}
+		*n++
+		return zktest.Action{Err: zktest.ErrNoAuth}
+	})
+	return n
+}
+
+// A release that is refused for a while removes the record after that.
+func TestReleaseOutlastsRefusals(t *testing.T) {
+	for name, match := range map[string]func(zktest.Request) bool{
+		"the removal":    isRecord,
+		"the reading":    func(r zktest.Request) bool { return r.Op == zktest.OpGetData && r.Path == node },
+		"the inner lock": is(zktest.OpGetChildren2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				l := w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: time.Hour})
+				h := w.obtain(l)
+				n := w.refuse(time.Minute, match)
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+				defer cancel()
+				if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					w.Errorf("released while it is refused: %v", err)
+				}
+				w.release(h)
+				took := time.Since(began)
+				w.Srv.SetHook(nil)
+				w.wantHolder("")
+				if took < time.Minute || took > time.Minute+6*time.Second || *n < 10 || *n > 60 {
+					w.Errorf("refused %d times, released after %v", *n, took)
+				}
+				w.release(w.obtain(w.lease("b")))
+			})
+		})
+	}
+}
+
+// A release that is refused for longer than the lease lasts ends with the lease.
+func TestReleaseRefusedToTheEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.obtain(w.lease("a"))
+		began := time.Now()
+		w.refuse(time.Hour, isRecord)
+		w.release(h)
+		if took := time.Since(began); took < time.Minute || took > 2*time.Minute {
+			w.Errorf("took %v", took)
+		}
+		w.Srv.SetHook(nil)
+		w.obtain(w.lease("b"))
+	})
+}
+
+// A record that is to be removed after its caller has given up is removed though that is refused for a while.
+func TestGivingUpOutlastsRefusals(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: time.Hour})
+		client := w.Net.Client("a")
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if isRecord(*r) {
+				client.BlackHole(zktest.ToClient)
+			}
+			return zktest.Action{}
+		})
+		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+		defer cancel()
+		if _, err := l.Obtain(ctx); !errors.Is(err, context.DeadlineExceeded) || w.record() == "" {
+			w.Fatalf("got %v, record %q", err, w.record())
+		}
+		n := w.refuse(time.Minute, isRecord)
+		client.Heal()
+		time.Sleep(70 * time.Second)
+		w.Srv.SetHook(nil)
+		w.wantHolder("")
+		if *n < 5 {
+			w.Errorf("refused %d times", *n)
+		}
+		w.release(w.obtain(w.lease("b")))
+	})
+}
