@@ -234,3 +234,56 @@ func TestPatienceEndsAfterAReconnect(t *testing.T) {
 		}
 	})
 }
+
+// A member that may not list the members knows by its own znode alone whether it is still one: not when somebody has deleted the
+// znode, and as before while the znode can't be read.
+func TestOwnZnodeWhileTheListIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(w *world)
+		also   []zktest.Op
+		joined bool
+	}{
+		"stands":     {func(*world) {}, nil, true},
+		"deleted":    {func(w *world) { must(w, w.Srv.Delete(node("a"))) }, nil, false},
+		"unreadable": {func(*world) {}, []zktest.Op{zktest.OpGetData, zktest.OpExists}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a := w.member("a")
+				first := a.View()
+				w.refuse("a", append(c.also, zktest.OpGetChildren2)...)
+				defer w.unhook()
+				stop := w.hold("b", node("b"), "")
+				defer stop()
+				a.await(timeout, "the refusal", refusedView)
+				c.change(w)
+				time.Sleep(2 * timeout)
+				a.runs()
+				if v := a.View(); v.Joined != c.joined || !refusedView(v) || len(v.Members) != 1 {
+					w.Errorf("in the same incarnation: %s, %v", show(v), v.Err)
+				}
+
+				w.Srv.FreezeClock() // the session lives on, but can't be proved to
+				<-first.Incarnation.Context().Done()
+				w.Srv.Thaw()
+				time.Sleep(2 * timeout)
+				a.runs()
+				v := a.View()
+				if v.Joined != c.joined || !refusedView(v) {
+					w.Errorf("in the next incarnation: %s, %v", show(v), v.Err)
+				}
+				if c.joined && (v.Incarnation == first.Incarnation || !v.Incarnation.Trusted()) {
+					w.Error("what it holds is not held under the trust of now")
+				}
+				if _, ok := w.stands("a"); ok != c.joined {
+					w.Errorf("its znode exists: %v", ok)
+				}
+				w.unhook()
+				v, _ = a.await(10*time.Second, "itself and b", func(v *party.View) bool { return v.Joined && v.Err == nil && len(v.Members) == 2 })
+				if v.Incarnation == first.Incarnation {
+					w.Error("in the first incarnation")
+				}
+			})
+		})
+	}
+}
