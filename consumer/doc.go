@@ -170,7 +170,7 @@
 //     it writes. A commit of another program in between is overwritten.
 //
 //   - Nothing is shared with members of Kafka's own group protocol. While some are in the group of this name, nothing is opened
-//     ([ErrGroupInUse]). With Options.Fence that is not noticed.
+//     ([ErrGroupInUse]); nor is it while Kafka has a share group of this name. With Options.Fence that is not noticed.
 //
 //   - After an unclean leader election messages may be missed that replaced others at offsets already read, if there is no leader
 //     epoch to compare. That is so if Config.Version is older than 2.1, if retention or compaction has removed the record batch

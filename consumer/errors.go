@@ -24,7 +24,9 @@ var (
 
 	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's own group protocol are in the group of this name.
 	// They and this group's members would consume the same partitions, so no partition is opened until they have left. Stop them,
-	// or use another group name. With Options.Fence the group does not notice them.
+	// or use another group name. With Options.Fence the group does not notice them. It also says that Kafka has a share group of
+	// this name (KIP-932), or a group of another kind that takes no offsets. Such a group stays when its members have left: use
+	// another group name, or delete it (kafka-share-groups.sh --delete).
 	ErrGroupInUse = offsets.ErrGroupInUse
 
 	// ErrOtherCluster says that the group's members consume another Kafka cluster than this one, as brokers tell by the cluster's

@@ -259,6 +259,29 @@ func TestGroupOfKafkasOwnMembersIsNotTouched(t *testing.T) {
 	})
 }
 
+// A share group of the same name takes no offsets: a member says so, opens nothing, and goes on when that group is deleted.
+func TestShareGroupOfTheSameName(t *testing.T) {
+	inRig(t, 1, func(t *testing.T, r *rig) {
+		r.produce(10, 0)
+		remove := r.joinShareGroup()
+		a := r.member("a", nil).start()
+		if took := until(t, "a says so", func() bool { return len(a.errors()) > 0 }); took > 10*time.Second {
+			t.Errorf("said after %v", took)
+		}
+		err := a.errors()[0]
+		if !errors.Is(err, consumer.ErrGroupInUse) || !strings.Contains(err.Error(), "Kafka has a share group of this name") {
+			t.Errorf("says %v", err)
+		}
+		time.Sleep(time.Minute)
+		if n := len(a.errors()); total(a) != 0 || n < 2 || n > 60 {
+			t.Errorf("consumed %d messages of a share group's topic; %d errors in a minute", total(a), n)
+		}
+		remove()
+		until(t, "a consumes", func() bool { return total(a) == 10 })
+		quit(a)
+	})
+}
+
 func TestCoordinatorMoves(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()

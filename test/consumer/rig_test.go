@@ -140,6 +140,31 @@ func (r *rig) joinKafkaGroup() (leave func()) {
 	return c.Close
 }
 
+// joinShareGroup makes a share group of the group's name, until remove is called.
+func (r *rig) joinShareGroup() (remove func()) {
+	r.t.Helper()
+	c, err := kgo.NewClient(
+		kgo.SeedBrokers(r.kafka.ListenAddrs()...), kgo.Dialer(r.knet.DialContext), kgo.ShareGroup(group), kgo.ConsumeTopics(topic),
+	)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second) // it joins
+	return func() {
+		r.t.Helper()
+		c.Close()
+		req := kmsg.NewPtrDeleteGroupsRequest()
+		req.Groups = []string{group}
+		resp, err := req.RequestWith(r.t.Context(), r.prod)
+		if err == nil {
+			err = kerr.ErrorForCode(resp.Groups[0].ErrorCode)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
 // committed returns what Kafka has for a partition, -1 when nothing.
 func (r *rig) committed(topic string, p int32) int64 {
 	info := r.kafka.GroupInfo(group)

@@ -6,7 +6,8 @@ import (
 )
 
 var (
-	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's own group protocol are in the group of this name.
+	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's own group protocol are in the group of this name,
+	// or because a group of another kind has the name, such as a share group.
 	ErrGroupInUse = errors.New("members of Kafka's own protocol are in the group")
 
 	// ErrRecreated says that a topic was deleted and created again under the same name.
@@ -27,10 +28,22 @@ var (
 	// ErrRefused marks errors of a Store after which a repeated request would fail again.
 	ErrRefused = errors.New("refused for good")
 
+	// errOtherKind is the ErrGroupInUse of a group that takes no offsets. Its members may have left, and it stays until it is
+	// deleted.
+	errOtherKind = otherKindError{}
+
 	// errWithdrawn is the error of a request that was not sent because one of its claims has ended. The other offsets are sent
 	// again.
 	errWithdrawn = errors.New("not sent, a claim in the request has ended")
 )
+
+type otherKindError struct{}
+
+func (otherKindError) Error() string {
+	return "Kafka has a share group of this name, or a group of another kind that takes no offsets"
+}
+
+func (otherKindError) Is(err error) bool { return err == ErrGroupInUse }
 
 // refusedError makes an error an ErrRefused, and keeps its text.
 type refusedError struct{ error }

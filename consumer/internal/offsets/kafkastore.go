@@ -148,6 +148,8 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 				again, last = append(again, e), kerr
 			case hasOtherMembers(kerr):
 				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w: %w", e.Partition, ErrGroupInUse, kerr)
+			case kerr == sarama.ErrGroupIDNotFound: // Kafka makes a group for a commit unless one of another kind has the name
+				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w: %w", e.Partition, errOtherKind, kerr)
 			default:
 				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w", e.Partition, markRefused(kerr))
 			}

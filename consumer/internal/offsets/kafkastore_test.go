@@ -137,6 +137,10 @@ func TestCommitErrors(t *testing.T) {
 			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrIllegalGeneration))},
 			want:   map[kiel.Partition]error{p0: ErrGroupInUse, p1: ErrGroupInUse}, requests: 1,
 		},
+		"a share group has the name": {
+			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(2, sarama.ErrGroupIDNotFound))},
+			want:   map[kiel.Partition]error{p0: ErrGroupInUse, p1: sarama.ErrGroupIDNotFound}, requests: 1,
+		},
 		"one refused": {
 			script: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){
 				answer(map[kiel.Partition]sarama.KError{p0: 0, p1: sarama.ErrOffsetMetadataTooLarge}),
