@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -19,12 +20,12 @@ type finder struct {
 }
 
 // newFinder returns a finder, which connects at the first call of topics.
-func newFinder(brokers []string, config sarama.Config, d *kafkaconn.Dialer) *finder {
+func newFinder(life context.Context, brokers *bootstrap, config sarama.Config, d *kafkaconn.Dialer) *finder {
 	return &finder{connect: func() (sarama.Client, error) {
 		all := kafkaconn.ControlConfig(config, d)
 		all.Metadata.Full = true
 		all.Metadata.RefreshFrequency = 0 // topics refreshes the metadata
-		return sarama.NewClient(brokers, all)
+		return brokers.connect(life, all)
 	}}
 }
 

@@ -22,7 +22,7 @@ import (
 // Group is one member of a consumer group. It is a sarama.ConsumerGroup.
 type Group struct {
 	zk       *session.Session
-	brokers  []string
+	brokers  *bootstrap
 	name     string // the group's name
 	settings settings
 	metrics  *metrics

@@ -35,12 +35,12 @@ type kafka struct {
 // called after that. timeout is that of the ZooKeeper session. newKafka sets the configuration and the dialer of fetching. reach
 // is notified of answers and failures on the connections.
 func newKafka(
-	life context.Context, brokers []string, group string, config *sarama.Config, timeout time.Duration, fetching fetch.Options, reach *kafkaconn.Reach,
+	life context.Context, brokers *bootstrap, group string, config *sarama.Config, timeout time.Duration, fetching fetch.Options, reach *kafkaconn.Reach,
 ) (*kafka, error) {
 	k := &kafka{dialer: kafkaconn.NewDialer(life, config, timeout/4)}
 	k.dialer.Reach = reach
-	k.finder = newFinder(brokers, *config, k.dialer)
-	client, err := sarama.NewClient(brokers, kafkaconn.ControlConfig(*config, k.dialer))
+	k.finder = newFinder(life, brokers, *config, k.dialer)
+	client, err := brokers.connect(life, kafkaconn.ControlConfig(*config, k.dialer))
 	if err != nil {
 		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
 	}

@@ -44,7 +44,7 @@ func newTestKafkaOf(t *testing.T, addr string, version sarama.KafkaVersion) *kaf
 	config.ApiVersionsRequest = false
 	config.Metadata.Retry.Max = 0
 	life, end := context.WithCancel(t.Context())
-	k, err := newKafka(life, []string{addr}, "g", config, 4*time.Second, fetch.Options{}, &kafkaconn.Reach{})
+	k, err := newKafka(life, &bootstrap{addresses: []string{addr}}, "g", config, 4*time.Second, fetch.Options{}, &kafkaconn.Reach{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group
 	if err := checkKafka(life, brokers, set.config); err != nil {
 		return nil, err
 	}
-	if g, err = newGroup(zk, brokers, group, set); err != nil {
+	if g, err = newGroup(zk, &bootstrap{group: group, addresses: slices.Clone(brokers)}, group, set); err != nil {
 		return nil, err
 	}
 	end := startSession(life, zk)
@@ -64,18 +64,25 @@ func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group
 // s, or the caller runs it. New checks its arguments, does no I/O and starts nothing. Several members, of different groups, may
 // share a session; Close does not end it. New ignores Options.Session.
 func New(s *session.Session, brokers []string, group string, opts Options) (*Group, error) {
-	set, err := newSettings(brokers, group, opts)
+	return newWith(s, &bootstrap{group: group, addresses: slices.Clone(brokers)}, group, opts)
+}
+
+// newWith is New with a bootstrap.
+func newWith(s *session.Session, b *bootstrap, group string, opts Options) (*Group, error) {
+	set, err := newSettings(b.list(), group, opts)
 	if err != nil {
 		return nil, fmt.Errorf("consumer: %w", err)
 	}
-	return newGroup(s, brokers, group, set)
+	return newGroup(s, b, group, set)
 }
 
 // NewFromClient is New for programs that have a sarama.Client. The Group uses the client's configuration, so Options.Config must
 // be nil, and connects first to the brokers that the client knows. The Group makes connections of its own, because it aborts
-// connections at times. It never closes client, and does not use it after NewFromClient has returned. For a closed client the
-// error is sarama.ErrClosedClient. A client that has not asked Kafka for anything yet begins to connect to one of its brokers;
-// NewFromClient does not wait for that.
+// connections at times. It never closes client. When none of the brokers that the Group knows answers, it has client look for the
+// group's coordinator, once in 5 s at most, and connects to the brokers that client knows then: so it finds brokers that have all
+// moved to other addresses. A program may close client before the Group; then the Group keeps the brokers that client knew last.
+// For a closed client the error is sarama.ErrClosedClient. A client that has not asked Kafka for anything yet begins to connect to
+// one of its brokers; NewFromClient does not wait for that.
 func NewFromClient(s *session.Session, client sarama.Client, group string, opts Options) (*Group, error) {
 	switch {
 	case client == nil:
@@ -88,7 +95,7 @@ func NewFromClient(s *session.Session, client sarama.Client, group string, opts 
 	if opts.Config = client.Config(); opts.Config == nil {
 		return nil, errors.New("consumer: configuration of the client is nil")
 	}
-	return New(s, addressesOf(client), group, opts)
+	return newWith(s, &bootstrap{group: group, client: client}, group, opts)
 }
 
 // addressesOf returns the addresses of the brokers that a client knows.
@@ -106,14 +113,14 @@ func addressesOf(client sarama.Client) []string {
 	return addresses
 }
 
-func newGroup(s *session.Session, brokers []string, group string, set settings) (*Group, error) {
+func newGroup(s *session.Session, b *bootstrap, group string, set settings) (*Group, error) {
 	if s == nil {
 		return nil, errors.New("consumer: session is nil")
 	}
 	keeper := promreg.NewKeeper(set.Registerer, group)
 	m, shown := promreg.New(keeper, group, newMetrics)
 	g := &Group{
-		zk: s, brokers: slices.Clone(brokers), name: group, settings: set, metrics: m, registerer: keeper,
+		zk: s, brokers: b, name: group, settings: set, metrics: m, registerer: keeper,
 		errs: newErrorQueue(set.config.ChannelBufferSize, m.dropped.Inc), log: errlog.New(set.log),
 	}
 	m.observed = set.Registerer != nil

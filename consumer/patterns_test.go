@@ -225,7 +225,7 @@ func TestFinder(t *testing.T) {
 	config := testConfig()
 	config.Version, config.ApiVersionsRequest, config.Metadata.Retry.Max = sarama.V2_0_0_0, false, 0
 	d := kafkaconn.NewDialer(t.Context(), config, 0)
-	f := newFinder([]string{"127.0.0.1:1", b.Addr()}, *config, d)
+	f := newFinder(t.Context(), &bootstrap{addresses: []string{"127.0.0.1:1", b.Addr()}}, *config, d)
 	for _, want := range [][]string{{"t", "u"}, {"t", "u", "v"}} {
 		got, err := f.topics()
 		if slices.Sort(got); err != nil || !slices.Equal(got, want) {
@@ -234,7 +234,7 @@ func TestFinder(t *testing.T) {
 		metadata.SetLeader("v", 0, 1)
 	}
 	f.close()
-	unreachable := newFinder([]string{"127.0.0.1:1"}, *config, d)
+	unreachable := newFinder(t.Context(), &bootstrap{addresses: []string{"127.0.0.1:1"}}, *config, d)
 	if got, err := unreachable.topics(); !errors.Is(err, sarama.ErrOutOfBrokers) {
 		t.Errorf("%q, %v", got, err)
 	}
