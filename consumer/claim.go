@@ -178,7 +178,8 @@ func (c *claim) Context() context.Context { return c.p.Context() }
 // InitialOffset returns the start position.
 func (c *claim) InitialOffset() int64 { return c.p.start }
 
-// HighWaterMarkOffset returns the offset of the next message that will be produced, according to the newest answer of a broker.
+// HighWaterMarkOffset returns the offset of the next message that will be produced, according to the newest answer of a broker. It
+// does not block, and has a broker asked as [Partition.HighWatermark] does.
 func (c *claim) HighWaterMarkOffset() int64 { return c.p.HighWatermark() }
 
 // Messages returns the channel of messages. It is closed and empty when the partition is revoked or lost.

@@ -137,6 +137,7 @@ func (s *fakeStream) Next(ctx context.Context) (fetch.Batch, error) {
 	}
 }
 
+func (s *fakeStream) Freshen(time.Duration)       {}
 func (s *fakeStream) HighWatermark() int64        { return 99 }
 func (s *fakeStream) Lag() (int64, time.Duration) { return 0, 0 }
 func (s *fakeStream) End() int64                  { return 99 }
@@ -165,6 +166,7 @@ type fakeSource struct {
 	behind  time.Duration
 	hwm     int64
 	failing time.Time
+	waits   []time.Duration // of the calls of Freshen
 }
 
 func (s *fakeSource) Next(ctx context.Context) (fetch.Batch, error) {
@@ -185,6 +187,7 @@ func (s *fakeSource) Next(ctx context.Context) (fetch.Batch, error) {
 
 func (s *fakeSource) Pause()                      {}
 func (s *fakeSource) Resume()                     {}
+func (s *fakeSource) Freshen(wait time.Duration)  { s.waits = append(s.waits, wait) }
 func (s *fakeSource) HighWatermark() int64        { return s.hwm }
 func (s *fakeSource) End() int64                  { return s.hwm }
 func (s *fakeSource) FailingSince() time.Time     { return s.failing }

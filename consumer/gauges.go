@@ -33,7 +33,8 @@ func newGauges(constant prometheus.Labels) *gauges {
 		topics: map[string]bool{},
 		lag: desc("kiel_consumer_lag_messages",
 			"Offsets between the next message that the handler gets and the end of what may be read, of each open partition; what stands in the "+
-				"channel of sarama's API counts. While it is paused, or can't be fetched, the end is that of when it was fetched last.", "topic", "partition"),
+				"channel of sarama's API counts. The end is 5 s old at most: of a partition that is paused, or whose buffer is full, it is asked for at the scrape, "+
+				"which waits for half a second at most. While Kafka does not answer, it is the last one that is known.", "topic", "partition"),
 		behind: desc("kiel_consumer_lag_seconds",
 			"Age of the next message that the handler gets, in seconds, of each open partition; 0 when none waits.", "topic", "partition"),
 		paused: desc("kiel_consumer_paused_partitions",
@@ -83,8 +84,10 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(g.unreadable, group.unreadable(now).Seconds())
 
 	paused, stalled := map[string]int{}, map[string]time.Duration{}
-	for at, p := range labelled(group.open()) {
-		lag, behind := p.Lag()
+	open := group.open()
+	freshen(open)
+	for at, p := range labelled(open) {
+		lag, behind := p.lag()
 		gauge(g.lag, float64(lag), at.topic, at.partition)
 		gauge(g.behind, behind.Seconds(), at.topic, at.partition)
 		if p.pauses.has(p.id) {
@@ -95,6 +98,14 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	for _, topic := range g.seen(maps.Keys(stalled)) {
 		gauge(g.paused, float64(paused[topic]), topic)
 		gauge(g.stalled, stalled[topic].Seconds(), topic)
+	}
+}
+
+// freshen has Kafka asked for the ends of the partitions that are not fetched, by one request to each of their leaders, and waits
+// for endWait at most.
+func freshen(open map[kiel.Partition]*Partition) {
+	for _, p := range open {
+		p.source.Freshen(endWait) // the first one asks for all, and the others don't wait longer
 	}
 }
 

@@ -364,14 +364,32 @@ func (p *Partition) Commit(ctx context.Context) error {
 	return err
 }
 
+// endWait is how long [Partition.Lag], a scrape and [Group.Status] wait for the ends of partitions that are not fetched.
+const endWait = 500 * time.Millisecond
+
 // HighWatermark returns the offset after the last message that all in-sync replicas have, according to the newest answer of a
-// broker. With ReadCommitted, messages before that offset may not be readable yet.
-func (p *Partition) HighWatermark() int64 { return p.source.HighWatermark() }
+// broker. With ReadCommitted, messages before that offset may not be readable yet. HighWatermark does not block. If that answer
+// is older than 5 s, because the partition is paused or its buffer is full, HighWatermark has a broker asked, and a later call
+// returns the answer; see Lag.
+func (p *Partition) HighWatermark() int64 {
+	p.source.Freshen(0)
+	return p.source.HighWatermark()
+}
 
 // Lag returns the number of offsets from the next message that the handler gets to the end of the readable messages, and the age
 // of that next message. The age is 0 when there is no such message, when it has no timestamp, or when the broker has not sent it
 // yet. With sarama.ReadCommitted the readable messages end at the first undecided transaction (KIP-98).
+//
+// While the partition is fetched, Lag costs no request and does not block. If the newest answer of a broker is older than 5 s,
+// because the partition is paused or its buffer is full, Lag asks for the end, of all such partitions of the Group at once, and
+// waits for half a second at most. While Kafka does not answer, the lag is that to the last known end, and Lag waits once in 5 s.
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
+	p.source.Freshen(endWait)
+	return p.lag()
+}
+
+// lag is Lag by what is known, without a request.
+func (p *Partition) lag() (messages int64, behind time.Duration) {
 	messages, behind = p.source.Lag()
 	if c := p.cursor.Load(); c != nil {
 		if at, when, waits := p.upcoming(c); waits {

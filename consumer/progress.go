@@ -24,7 +24,7 @@ func (p *Partition) position() int64 {
 // standing returns the partition's offsets, lag and pause for the status.
 func (p *Partition) standing(now time.Time) status.Offsets {
 	progress := p.tracker.Progress()
-	lag, behind := p.Lag()
+	lag, behind := p.lag()
 	_, since, held := p.tracker.HeldBack()
 	out := status.Offsets{
 		Position: p.handlerPosition(), Committed: progress.Committed, Marked: progress.Marked, End: p.source.End(),
@@ -126,7 +126,7 @@ func (p *Partition) isIdle(progress offsets.Progress) bool {
 	if p.waits.Load() {
 		return !p.hasUnmarked(progress)
 	}
-	lag, _ := p.Lag()
+	lag, _ := p.lag()
 	return p.firstAt.Load() == nil && lag == 0
 }
 

@@ -26,6 +26,8 @@ type source interface {
 	Pause()
 	// Resume ends the pause.
 	Resume()
+	// Freshen has Kafka asked for the end if the partition was not fetched lately, and waits for the answer for wait at most.
+	Freshen(wait time.Duration)
 	// HighWatermark returns the offset after the last message that all in-sync replicas have, according to the newest answer of a
 	// broker.
 	HighWatermark() int64

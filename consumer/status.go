@@ -28,9 +28,9 @@ var errZooKeeperOver = errors.New("consumer: the ZooKeeper session has been clos
 // for the member's own partitions how far their opening is, what the opening waits for, their offsets and their lag. Troubles are
 // those of all parts. Before the first Consume, and when the member has left, Status describes the member and its session alone.
 //
-// Status asks neither ZooKeeper nor Kafka nor handlers, and may be called at any time and from anywhere, also from handlers and
-// after Close. It waits for the owner's loop for a second at most. While nobody calls it, it costs nothing. The result is the
-// caller's.
+// Status asks neither ZooKeeper nor handlers, and may be called at any time and from anywhere, also from handlers and after
+// Close. It waits for the owner's loop for a second at most. It asks Kafka for the ends of partitions that are not fetched, and
+// waits for half a second at most, as [Partition.Lag] does. While nobody calls it, it costs nothing. The result is the caller's.
 func (g *Group) Status() *status.Group {
 	m := g.member()
 	owner := g.idle
@@ -122,6 +122,7 @@ func (m *membership) describe(out *status.Group) {
 	if s := m.session(); s != nil {
 		open = s.opens()
 	}
+	freshen(open)
 	for i := range out.Partitions {
 		p := &out.Partitions[i]
 		tp := kiel.Partition{Topic: p.Topic, ID: p.Partition}

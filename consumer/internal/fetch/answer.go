@@ -213,6 +213,7 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		return
 	}
 	p.end, p.stable = max(r.end, 0), r.stable // an end below 0 would mean that there was no answer yet
+	p.endAt = now
 	if r.follower >= 0 && p.follower < 0 && r.follower != p.node.at.ID {
 		p.follower, p.lease = r.follower, now.Add(p.of.settings.lease)
 		p.look()

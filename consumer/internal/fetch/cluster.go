@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/IBM/sarama"
 )
@@ -23,6 +24,9 @@ type Cluster interface {
 	Node(id int32) (Node, bool)
 	// Range returns the offset of the first message of a partition and the one after the last.
 	Range(topic string, partition int32) (start, end int64, err error)
+	// Ends returns the offsets after the last readable messages of partitions, by topic and partition, by one request to each of
+	// their leaders. Partitions for which there is no answer are missing.
+	Ends(topics map[string][]int32) map[string]map[int32]int64
 }
 
 // ClusterOf returns a Cluster that asks a client. A Fetcher fetches on connections of its own, so requests of the client never
@@ -56,4 +60,56 @@ func (c clientCluster) Range(topic string, partition int32) (start, end int64, e
 	}
 	end, err = c.client.GetOffset(topic, partition, sarama.OffsetNewest)
 	return start, end, err
+}
+
+func (c clientCluster) Ends(topics map[string][]int32) map[string]map[int32]int64 {
+	config := c.client.Config()
+	requests := map[*sarama.Broker]*sarama.OffsetRequest{}
+	for topic, ids := range topics {
+		for _, id := range ids {
+			leader, err := c.client.Leader(topic, id)
+			if err != nil {
+				continue
+			}
+			if requests[leader] == nil {
+				requests[leader] = sarama.NewOffsetRequest(config.Version)
+				requests[leader].IsolationLevel = config.Consumer.IsolationLevel
+			}
+			requests[leader].AddBlock(topic, id, sarama.OffsetNewest, 1)
+		}
+	}
+	var (
+		all sync.WaitGroup
+		mu  sync.Mutex
+		out = map[string]map[int32]int64{}
+	)
+	for leader, request := range requests {
+		all.Go(func() {
+			answer, err := leader.GetAvailableOffsets(request)
+			if err != nil {
+				_ = leader.Close() // the client opens it again
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			addEnds(out, answer)
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// addEnds adds the offsets of an answer to out.
+func addEnds(out map[string]map[int32]int64, answer *sarama.OffsetResponse) {
+	for topic, blocks := range answer.Blocks {
+		for id, block := range blocks {
+			if block.Err != sarama.ErrNoError || len(block.Offsets) == 0 {
+				continue
+			}
+			if out[topic] == nil {
+				out[topic] = map[int32]int64{}
+			}
+			out[topic][id] = block.Offsets[0]
+		}
+	}
 }

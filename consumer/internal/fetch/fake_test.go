@@ -68,6 +68,9 @@ type fakeCluster struct {
 	fetches   []fakeFetch
 	refreshes int
 	ranges    int
+	ends      []int         // the number of partitions of each call of Ends
+	slowEnds  time.Duration // how long a call of Ends takes
+	committed bool          // Ends answers with the last stable offset
 	dials     int
 	conns     []net.Conn
 	leaderErr error
@@ -168,6 +171,30 @@ func (c *fakeCluster) Range(topic string, id int32) (start, end int64, err error
 	c.ranges++
 	l := c.logs[key{topic, id}]
 	return l.start, cmp.Or(l.told, l.end), nil
+}
+
+// Ends answers for the partitions whose leader is up.
+func (c *fakeCluster) Ends(topics map[string][]int32) map[string]map[int32]int64 {
+	out := map[string]map[int32]int64{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked := 0
+	for topic, ids := range topics {
+		out[topic] = map[int32]int64{}
+		for _, id := range ids {
+			asked++
+			if l := c.logs[key{topic, id}]; !c.down[l.leader] {
+				out[topic][id] = l.endAt(l.leader, c.committed)
+			}
+		}
+	}
+	c.ends = append(c.ends, asked)
+	if wait := c.slowEnds; wait > 0 {
+		c.mu.Unlock()
+		time.Sleep(wait)
+		c.mu.Lock()
+	}
+	return out
 }
 
 // Dial connects to the broker whose id is the address.

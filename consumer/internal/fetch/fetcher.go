@@ -28,6 +28,7 @@ type Fetcher struct {
 	logging bool     // a goroutine writes notes to the log
 	waste   int      // bytes of answers that batches keep in memory beside their messages
 	looking [2]bool  // a search for leaders runs: in cached metadata, and in fresh ones
+	ends    ends     // the reading of ends of partitions that are not fetched
 	running bool
 	ended   bool
 	life    context.Context //nolint:containedctx // Run's context, for the goroutines of brokers that Run starts later

@@ -159,9 +159,12 @@ func (s *settings) brokerConfig(d Dialer) *sarama.Config {
 	return &c
 }
 
+// committed returns whether messages of undecided and aborted transactions are hidden.
+func (s *settings) committed() bool { return s.Config.Consumer.IsolationLevel == sarama.ReadCommitted }
+
 // readable returns the offset after the last readable message, by high watermark and last stable offset.
 func (s *settings) readable(end, stable int64) int64 {
-	if s.Config.Consumer.IsolationLevel == sarama.ReadCommitted && stable >= 0 {
+	if s.committed() && stable >= 0 {
 		return min(end, stable)
 	}
 	return end

@@ -32,7 +32,10 @@ type Partition struct {
 	handedEpoch int32 // the leader epoch of that batch
 	paused      bool
 
-	end, stable int64 // high watermark and last stable offset; -1 before the first answer
+	end, stable int64     // high watermark and last stable offset; -1 before the first answer
+	endAt       time.Time // when an answer had them
+	listed      int64     // the offset after the last readable message, as Kafka has answered to Freshen
+	listedAt    time.Time // when it has; zero before the first such answer
 
 	node        *node     // the broker to fetch from; nil while it is searched
 	leaderEpoch int32     // the leader's epoch
@@ -169,8 +172,19 @@ func (p *Partition) Resume() {
 func (p *Partition) String() string { return p.topic + ":" + strconv.Itoa(int(p.id)) }
 
 // HighWatermark returns the offset after the last message that all in-sync replicas have, according to the last answer. It is -1
-// before the first answer.
-func (p *Partition) HighWatermark() int64 { return p.read(func() int64 { return p.end }) }
+// before the first answer. While the partition is not fetched, Freshen brings it up to date.
+func (p *Partition) HighWatermark() int64 {
+	return p.read(func() int64 {
+		switch {
+		case !p.listedAt.After(p.endAt):
+			return p.end
+		case p.of.settings.committed():
+			return max(p.end, p.listed)
+		default:
+			return p.listed
+		}
+	})
+}
 
 // read calls f with the fetcher's mu held.
 func (p *Partition) read(f func() int64) int64 {
@@ -184,7 +198,7 @@ func (p *Partition) read(f func() int64) int64 {
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	messages = max(p.readable()-p.handed, 0)
+	messages = max(p.newestEnd()-p.handed, 0)
 	for _, b := range p.queue {
 		if len(b.Messages) > 0 {
 			return messages, Age(b.Messages[0].Timestamp)
@@ -194,7 +208,7 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 }
 
 // End returns the offset after the last readable message, according to the last answer. It is -1 before the first answer.
-func (p *Partition) End() int64 { return p.read(p.readable) }
+func (p *Partition) End() int64 { return p.read(p.newestEnd) }
 
 // FailingSince returns since when fetches of the partition fail. It is zero when they do not fail, and when the partition is not
 // fetched, because it is paused or has no room.

@@ -1,0 +1,97 @@
+package fetch
+
+import "time"
+
+const (
+	// endAge is how old the end of a partition may be before a question about it has it read again.
+	endAge = 5 * time.Second
+	// endsPause is the least time between two reads of ends.
+	endsPause = time.Second
+)
+
+// ends is the state of reading the ends of partitions that are not fetched, because they have no room or are paused. Nobody but a
+// question about an end starts a read. It is guarded by the fetcher's mu.
+type ends struct {
+	reading chan struct{} // closed when the read that is under way has ended; nil while none is
+	began   time.Time     // when that read began
+	again   time.Time     // before which no other read begins
+}
+
+// Freshen has the partition's end read again if it is older than 5 s, together with the old ends of all other partitions: by one
+// request to each of their leaders, and not while another read is under way. It waits for the answers until wait has passed since
+// the requests were sent. While Kafka does not answer, the end stays what it was, and is asked for once in 5 s at most.
+//
+// Freshen costs nothing but a lock while the partition is fetched. With ReadCommitted Kafka answers with the last stable offset
+// alone, so HighWatermark may be too low by the messages of undecided transactions then.
+func (p *Partition) Freshen(wait time.Duration) {
+	read, left := p.readEnd(wait)
+	if read == nil || left <= 0 {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-read:
+	case <-p.done:
+	case <-timer.C:
+	}
+}
+
+// readEnd starts a read of the ends that are old, if this partition's is and no read is under way. It returns a channel that is
+// closed when the read has ended, nil if there is none, and how much is left of wait since the read began.
+func (p *Partition) readEnd(wait time.Duration) (read <-chan struct{}, left time.Duration) {
+	f := p.of
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, e := time.Now(), &f.ends
+	switch {
+	case !p.isOutdated(now, endAge):
+		return nil, 0
+	case e.reading != nil:
+		return e.reading, e.began.Add(wait).Sub(now)
+	case !f.running || now.Before(e.again) || !f.settings.Reachable():
+		return nil, 0
+	}
+	topics := map[string][]int32{}
+	for _, other := range f.open {
+		if other.isOutdated(now, endAge/2) { // the others would be asked for soon
+			topics[other.topic] = append(topics[other.topic], other.id)
+		}
+	}
+	e.reading, e.began = make(chan struct{}), now
+	f.all.Go(func() { f.readEnds(topics, now) })
+	return e.reading, wait
+}
+
+// isOutdated returns whether the end of a partition is older than age, and may be asked for. That of one that can't be fetched may
+// not. The fetcher's mu is held.
+func (p *Partition) isOutdated(now time.Time, age time.Duration) bool {
+	return !p.closed && p.err == nil && p.end >= 0 && p.failing.IsZero() && min(now.Sub(p.endAt), now.Sub(p.listedAt)) > age
+}
+
+// readEnds asks Kafka for the ends of partitions, by topic, and stores them. It blocks, in a goroutine of its own.
+func (f *Fetcher) readEnds(topics map[string][]int32, began time.Time) {
+	found := f.cluster.Ends(topics)
+	f.mu.Lock()
+	defer f.unlock()
+	now, pause := time.Now(), endAge
+	for topic, ends := range found {
+		for id, end := range ends {
+			pause = endsPause
+			if p := f.open[key{topic, id}]; p != nil && p.endAt.Before(began) { // else a later answer has it
+				p.listed, p.listedAt = end, now
+			}
+		}
+	}
+	close(f.ends.reading)
+	f.ends.reading, f.ends.again = nil, now.Add(pause)
+}
+
+// newestEnd returns the offset after the last readable message, by the newest answer of any kind. Fetching goes by its own answers
+// alone. The fetcher's mu is held.
+func (p *Partition) newestEnd() int64 {
+	if p.listedAt.After(p.endAt) {
+		return p.listed
+	}
+	return p.readable()
+}
