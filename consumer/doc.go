@@ -124,6 +124,8 @@
 //   - A topic that was deleted and created again is another topic (KIP-516): its partitions are closed, offsets of the old topic
 //     are neither used nor stored, and the new topic is read from its first message, with Latest too. While the topic is consumed
 //     this takes up to a minute.
+//   - An offset that was copied from another Kafka cluster, as MirrorMaker does, is where its partition starts, though the topic has
+//     another id there. One warning says so. docs/moving-to-another-cluster.md has the rest.
 //   - A topic that is deleted is reported once ([ErrTopicMissing]) and shown by kiel_consumer_missing_topics. Its partitions are
 //     closed within about 10 s, and wait. When the topic is created again, that is logged, and its partitions are opened within
 //     about 10 s. If the set has a partition that the topic does not have, that is reported once, and the partition is tried
@@ -144,7 +146,8 @@
 //   - The commits that an owner repeats never lower an offset. They leave an offset alone that another program has stored, for
 //     example in a transaction, until a mark is committed again. The group does not keep such an offset from expiring, which is
 //     logged once per topic at Info. Kafka's tools see no members, so they let the offsets of a living group be deleted and
-//     reset: stop the group first (docs/semantics.md).
+//     reset: stop the group first (docs/semantics.md). An offset that a mirror copies while the partition is open is written
+//     over: the messages before it were handled in another cluster.
 //   - A slow handler holds up no other partition. Fetched messages wait in a buffer, and the partition is left out of requests
 //     until the buffer has room. All buffers of a member together hold at most Options.BufferBytes, and each at most four times
 //     Config.Consumer.Fetch.Default; only a record batch that is larger than a partition's share exceeds that. Waiting messages

@@ -172,8 +172,10 @@ func (m *membership) warnOverwritten(ctx context.Context, found []offsets.Findin
 // then returns what becomes of a stored offset of another program.
 func then(f offsets.Finding) string {
 	switch {
-	case f.Discord == offsets.OtherCluster || f.Marks && f.Marked != f.Committed:
+	case f.Marks && f.Marked != f.Committed:
 		return "the next commit of this member overwrites it"
+	case f.Discord == offsets.OtherCluster:
+		return "this member writes its own over it, when it releases the partition at the latest"
 	case f.Marks:
 		return "the next mark overwrites it; without one the next owner starts there"
 	default:

@@ -19,7 +19,7 @@ const (
 	maxLines = 16
 	// maxNamed is how many partitions one line names.
 	maxNamed = 5
-	// startsWithin is how long starts by policy are gathered for one line.
+	// startsWithin is how long starts by policy, or at copied offsets, are gathered for one line.
 	startsWithin = time.Second
 )
 
@@ -32,6 +32,7 @@ const (
 	fromPolicy    origin = "policy" // no offset was committed, or only one of another topic of the same name
 	fromReset     origin = "reset"  // Kafka does not have the committed offset
 	fromSetup     origin = "setup"  // the user's Setup has marked or reset the position
+	fromCopied    origin = "copied" // the committed offset was copied from another Kafka cluster
 )
 
 // openLog logs which partitions were opened and where they start.
@@ -42,17 +43,17 @@ type openLog struct {
 	version uint64                      // the version of the plan under which a claim was opened last
 	loud    bool                        // maxLines partitions of that plan, at most, were not open
 	tokens  map[kiel.Partition]int64    // the tokens of the claims that are held and were opened
-	starts  map[policyStart]*someStarts // the starts by policy that were not logged yet
+	starts  map[policyStart]*someStarts // the starts that were not logged yet
 	timer   *time.Timer                 // fires when starts is to be logged; nil when there are none
 }
 
-// policyStart is the reason for which partitions start by policy, and the policy.
+// policyStart is the reason for which partitions start by policy, and the policy. Its zero value is a start at copied offsets.
 type policyStart struct {
 	reason string
 	policy From
 }
 
-// someStarts are partitions that start by policy: the first maxNamed, and the number of all.
+// someStarts are partitions that start alike: the first maxNamed, and the number of all.
 type someStarts struct {
 	first []string
 	count int
@@ -95,9 +96,17 @@ func (l *openLog) forget(p kiel.Partition) {
 
 // startsByPolicy logs that a partition starts at an offset that a policy has chosen. Starts within startsWithin share a line.
 func (l *openLog) startsByPolicy(p kiel.Partition, offset int64, reason string, policy From) {
+	l.gather(policyStart{reason, policy}, p, offset)
+}
+
+// startsByCopy logs that a partition starts at an offset that was copied from another cluster. Starts within startsWithin share a
+// line.
+func (l *openLog) startsByCopy(p kiel.Partition, offset int64) { l.gather(policyStart{}, p, offset) }
+
+// gather adds a start to those that are to be logged.
+func (l *openLog) gather(key policyStart, p kiel.Partition, offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := policyStart{reason, policy}
 	s := l.starts[key]
 	if s == nil {
 		s = &someStarts{}
@@ -128,6 +137,10 @@ func (l *openLog) flush() {
 		names := strings.Join(s.first, ", ")
 		if more := s.count - len(s.first); more > 0 {
 			names = fmt.Sprintf("%s and %d more", names, more)
+		}
+		if key == (policyStart{}) {
+			l.log.Warn("partitions start at offsets that were committed in another Kafka cluster", "partitions", s.count, "first", names)
+			continue
 		}
 		l.log.Warn("partitions start where a policy says, not at a committed offset",
 			"reason", key.reason, "policy", key.policy.String(), "partitions", s.count, "first", names)

@@ -60,12 +60,16 @@ func TestStartsByPolicyAreGathered(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		l.startsByPolicy(tp("u", 0), 7, reasonRecreated, Earliest)
+		for i := range 6 {
+			l.startsByCopy(tp("v", int32(i)), 5)
+		}
 		if said.String() != "" {
 			t.Errorf("logged at once: %s", said)
 		}
 		time.Sleep(startsWithin)
 		synctest.Wait()
-		if all := strings.Count(said.String(), "\n"); all != 2 ||
+		if all := strings.Count(said.String(), "\n"); all != 3 ||
+			said.Count("level=WARN", "in another Kafka cluster", `partitions=6 first="v:0 at 5, v:1 at 5, v:2 at 5, v:3 at 5, v:4 at 5 and 1 more"`) != 1 ||
 			said.Count("level=WARN", "reason=none policy=latest partitions=12", `first="t:0 at 0, t:1 at 10, t:2 at 20, t:3 at 30, t:4 at 40 and 7 more"`) != 1 ||
 			said.Count("level=WARN", "reason=recreated policy=earliest partitions=1", `first="u:0 at 7"`) != 1 {
 			t.Errorf("logged %s", said)
@@ -75,7 +79,7 @@ func TestStartsByPolicyAreGathered(t *testing.T) {
 		l.flush()
 		l.flush()
 		time.Sleep(time.Minute)
-		if all := strings.Count(said.String(), "\n"); all != 3 {
+		if all := strings.Count(said.String(), "\n"); all != 4 {
 			t.Errorf("%d lines:\n%s", all, said)
 		}
 	})

@@ -30,30 +30,25 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	o.member.refusals.readOffset()
-	start, text, reason := found.Offset, found.Text, ""
-	from := o.member.from
-	switch {
-	case start >= 0 && !offsets.SameTopic(found.TopicID, o.topicID), start < 0 && !offsets.SameTopic(o.prevTopicID, o.topicID):
-		reason, from = reasonRecreated, Earliest // the policy was for the start of the old one
-	case start < 0:
-		reason = reasonNone
-	}
+	start, text, from, reason := found.Offset, found.Text, o.member.from, o.reason(found)
 	first, isNew, err := o.firstPartitions(ctx, found, reason)
 	if err != nil {
 		return 0, err
 	}
-	if isNew {
-		from = Earliest // the group had started before the partition existed
+	if isNew || reason == reasonRecreated {
+		from = Earliest // the group had started before the partition, or the topic, existed
 	}
 	o.epoch, o.origin = -1, fromCommitted
-	if found.Ours && reason == "" { // another program may store any epoch
-		o.epoch = found.LeaderEpoch
-	}
-	if reason != "" {
+	switch {
+	case reason != "":
 		text, o.origin = "", fromPolicy
 		if start, err = o.member.edge(ctx, o.tp, from); err != nil {
 			return 0, fmt.Errorf("consumer: find the start position of %s: %w", o.tp, err)
 		}
+	case o.isCopied(found):
+		o.origin = fromCopied
+	case found.Ours: // another program may store any epoch
+		o.epoch = found.LeaderEpoch
 	}
 	if err := o.track(ctx, start, text, first, reason, from); err != nil {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
@@ -64,6 +59,27 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 	}
 	return start, err
+}
+
+// reason returns why a policy chooses the start position; "" if found does. The id in a commit says whether the topic was created
+// again. Without a commit, and for one that was copied from another cluster, what this member has seen of the topic says that.
+func (o *opening) reason(found offsets.Stored) string {
+	before := found.TopicID
+	if found.Offset < 0 || o.isCopied(found) {
+		before = o.prevTopicID
+	}
+	switch {
+	case !offsets.SameTopic(before, o.topicID):
+		return reasonRecreated
+	case found.Offset < 0:
+		return reasonNone
+	}
+	return ""
+}
+
+// isCopied returns whether a stored offset was copied from another cluster than the one in this member's record.
+func (o *opening) isCopied(found offsets.Stored) bool {
+	return found.IsCopied(offsets.ClusterID(o.member.cluster))
 }
 
 // fence calls the user's Fence, which fences off the partition's former owners. The offset that they have committed is read next.
@@ -116,7 +132,8 @@ func (o *opening) describe(ctx context.Context) error {
 
 // firstPartitions returns how many partitions the topic had when the group first started on it. Stored offsets have that number;
 // without any it is the number of partitions now. For a topic that was created again the number is at most that of the old topic,
-// so that its additional partitions are new.
+// so that its additional partitions are new. A number that was copied from another cluster is at most that of partitions here, so
+// that those which the topic gets later are new.
 //
 // isNew says that this partition was added later, or that patterns have found the topic after this member joined. Only a
 // partition without an offset can be new, and isNew matters only when the policy is Latest. Only then are the offsets of the
@@ -125,6 +142,8 @@ func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, rea
 	ids := o.member.catalog.partitions()[o.tp.Topic]
 	now := int32(len(ids))
 	switch {
+	case reason == "" && o.isCopied(found):
+		return min(now, cmp.Or(found.FirstPartitions, now)), false, nil
 	case reason == "":
 		return cmp.Or(found.FirstPartitions, now), false, nil
 	case reason == reasonRecreated:
@@ -137,7 +156,7 @@ func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, rea
 		all[i] = kiel.Partition{Topic: o.tp.Topic, ID: id}
 	}
 	isNew = o.member.catalog.isNew(o.tp.Topic)
-	first, err = o.member.reader.FirstPartitions(ctx, all, o.topicID)
+	first, err = o.member.reader.FirstPartitions(ctx, all, o.topicID, offsets.ClusterID(o.member.cluster))
 	if first == 0 {
 		return now, isNew, err
 	}
@@ -168,7 +187,8 @@ func (o *opening) track(ctx context.Context, start int64, text string, firstPart
 	return o.first(ctx, reason, policy)
 }
 
-// first commits the start position. With a reason a policy has chosen the position, which is counted and logged.
+// first commits the start position. With a reason a policy has chosen the position, which is counted and logged. A position that
+// was copied from another cluster is logged, too.
 func (o *opening) first(ctx context.Context, reason string, policy From) error {
 	if !o.leavesAlone(reason) {
 		if err := o.member.committer.Commit(ctx, o.tracker); err != nil {
@@ -178,10 +198,12 @@ func (o *opening) first(ctx context.Context, reason string, policy From) error {
 	if o.isFenced() {
 		o.tracker.LeaveAlone()
 	}
+	start, _, _ := o.tracker.Marked() // nothing is marked yet
 	if reason != "" {
 		o.member.metrics.resets.WithLabelValues(labelOf(o.tp.Topic), reason).Inc()
-		start, _, _ := o.tracker.Marked() // nothing is marked yet
 		o.member.openLog.startsByPolicy(o.tp, start, reason, policy)
+	} else if o.origin == fromCopied {
+		o.member.openLog.startsByCopy(o.tp, start)
 	}
 	if reason == reasonRecreated {
 		o.member.pass(fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(o.tp.Topic)), o.tp)

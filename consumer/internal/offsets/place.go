@@ -18,6 +18,11 @@ type Place struct {
 	Cluster ID // the Kafka cluster
 }
 
+// sameTree returns whether two Places may be in one tree. An unknown tree may be any.
+func (p Place) sameTree(other Place) bool {
+	return p.Tree == other.Tree || p.Tree == (ID{}) || other.Tree == (ID{})
+}
+
 // TreeID returns the ID of a tree, by the czxid of the group's znode and the time of its creation in milliseconds. Trees that were
 // copied from one backup have one ID.
 func TreeID(czxid, ctime int64) ID {

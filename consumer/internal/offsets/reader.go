@@ -64,9 +64,10 @@ func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Part
 	}
 }
 
-// FirstPartitions returns how many partitions the topic with the id topicID had when the group first started on it: the smallest
-// number that the commits of ps have. It is 0 when no commit has the number.
-func (r *Reader) FirstPartitions(ctx context.Context, ps []kiel.Partition, topicID sarama.Uuid) (int32, error) {
+// FirstPartitions returns how many partitions the topic had when the group first started on it: the smallest number that the
+// commits of ps have. ps are all partitions of the topic, whose id is topicID in the cluster with the ID cluster. Commits that
+// were copied from another cluster count, too: the group had started there. The number is 0 when no commit has it.
+func (r *Reader) FirstPartitions(ctx context.Context, ps []kiel.Partition, topicID sarama.Uuid, cluster ID) (int32, error) {
 	found, err := r.GetAll(ctx, ps)
 	if err != nil {
 		return 0, err
@@ -77,7 +78,14 @@ func (r *Reader) FirstPartitions(ctx context.Context, ps []kiel.Partition, topic
 		if s.Err != nil {
 			return 0, s.Err
 		}
-		if n := s.FirstPartitions; n > 0 && (least == 0 || n < least) && SameTopic(s.TopicID, topicID) {
+		n := s.FirstPartitions
+		switch {
+		case s.IsCopied(cluster):
+			n = min(n, int32(len(ps))) // what the topic gets here later is new
+		case !SameTopic(s.TopicID, topicID):
+			n = 0
+		}
+		if n > 0 && (least == 0 || n < least) {
 			least = n
 		}
 	}

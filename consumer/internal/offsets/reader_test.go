@@ -63,6 +63,9 @@ func TestFirstPartitions(t *testing.T) {
 		"the smallest":                   {[]Stored{{TopicID: id, FirstPartitions: 8}, {TopicID: id, FirstPartitions: 4}, {TopicID: id, FirstPartitions: 6}}, 4},
 		"of a topic that was deleted":    {[]Stored{{TopicID: other, FirstPartitions: 2}, {TopicID: id, FirstPartitions: 8}}, 8},
 		"of a topic whose id is unknown": {[]Stored{{FirstPartitions: 2}, {TopicID: id, FirstPartitions: 8}}, 2},
+		"copied from another cluster":    {[]Stored{{TopicID: other, FirstPartitions: 2, Place: mirrored}, {TopicID: id, FirstPartitions: 8}}, 2},
+		"copied, and more than here":     {[]Stored{{TopicID: other, FirstPartitions: 8, Place: mirrored}, {TopicID: id, Place: here}}, 3},
+		"copied, without a number":       {[]Stored{{TopicID: other, Place: mirrored}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -72,7 +75,7 @@ func TestFirstPartitions(t *testing.T) {
 				}
 				r := NewReader(store)
 				go r.Run(t.Context())
-				if got, err := r.FirstPartitions(t.Context(), ps, id); got != c.want || err != nil {
+				if got, err := r.FirstPartitions(t.Context(), ps, id, here.Cluster); got != c.want || err != nil {
 					t.Errorf("%d, %v, want %d", got, err, c.want)
 				}
 			})

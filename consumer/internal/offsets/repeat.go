@@ -157,17 +157,19 @@ func (c *Committer) needed(ctx context.Context, t *Tracker, s Stored, keepAlive 
 		}
 		return false
 	}
-	return t.compare(s, keepAlive)
+	return t.compare(s, c.placeOf(t), keepAlive)
 }
 
-// compare is needed for an s that this group has stored, or that is no offset.
-func (t *Tracker) compare(s Stored, keepAlive bool) bool {
+// compare is needed for an s that a group like this one has stored, or that is no offset. Commits of t are made in own. An offset
+// that a mirror has copied while t was open is written over: other members have done the messages before it, in another cluster.
+// Tokens are compared within a tree alone.
+func (t *Tracker) compare(s Stored, own Place, keepAlive bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case s.Offset < 0:
+	case s.Offset < 0, s.IsCopied(own.Cluster):
 		return true
-	case s.Token > t.claim.Token():
+	case s.Token > t.claim.Token() && s.Place.sameTree(own):
 		return false // a later owner has stored it, so this claim has ended
 	case !SameTopic(s.TopicID, t.topicID), s.Offset < t.committed.offset:
 		return true

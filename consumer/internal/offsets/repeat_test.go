@@ -14,6 +14,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/session"
 )
 
 // openAt returns a Tracker whose start position is stored.
@@ -41,9 +42,16 @@ func TestRepeatOnlyRaises(t *testing.T) {
 		"of a deleted topic, above":        {Stored{Offset: 99, TopicID: other, Token: 6, Ours: true}, Stored{Offset: 42, Token: 7}},
 		"lowered before ids were known":    {Stored{Offset: 15, Token: 6, Ours: true}, Stored{Offset: 42, Token: 7}},
 		"of somebody else's token of ours": {Stored{Offset: 15, Token: 6, Text: "kiel"}, Stored{Offset: 15, Token: 6}},
+		"lowered in another tree":          {Stored{Offset: 15, TopicID: id, Token: 8, Ours: true, Place: otherTree}, Stored{Offset: 42, Token: 7}},
+		"raised in another tree":           {Stored{Offset: 99, TopicID: id, Token: 8, Ours: true, Place: otherTree}, Stored{Offset: 99, Token: 8}},
+		"lowered by a mirror":              {Stored{Offset: 15, TopicID: other, Token: 8, Ours: true, Place: mirrored}, Stored{Offset: 42, Token: 7}},
+		"raised by a mirror":               {Stored{Offset: 99, TopicID: other, Token: 8, Ours: true, Place: mirrored}, Stored{Offset: 42, Token: 7}},
+		"raised by a mirror, one id":       {Stored{Offset: 99, TopicID: id, Token: 6, Ours: true, Place: mirrored}, Stored{Offset: 42, Token: 7}},
+		"by a newer token of this tree":    {Stored{Offset: 15, TopicID: id, Token: 8, Ours: true, Place: here}, Stored{Offset: 15, Token: 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+				cm.options.Place = func(*session.Incarnation) Place { return here }
 				p := tp("t", 0)
 				openAt(t, cm, p, 42)
 				time.Sleep(2 * time.Second)

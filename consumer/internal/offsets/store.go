@@ -55,7 +55,7 @@ type OffsetCommit struct {
 // Stored is the offset that a store has for a partition.
 type Stored struct {
 	Offset  int64       // -1 when no offset is committed
-	TopicID sarama.Uuid // the id of the offset's topic; zero when it is not known
+	TopicID sarama.Uuid // the id of the offset's topic in the cluster of Place; zero when it is not known
 	Token   int64       // the token of the claim that stored the offset; 0 when it is not known
 	Text    string      // the user's metadata, given with the mark
 	Ours    bool        // a member of a group like this one has stored the offset
@@ -69,6 +69,13 @@ type Stored struct {
 
 	// Place is that of the commit; zero when it had none.
 	Place Place
+}
+
+// IsCopied returns whether the offset was committed in another cluster than the one with the ID cluster: a mirror, a backup or
+// somebody by hand has copied it from there. Topic ids, leader epochs and tokens of another cluster mean nothing here. A commit
+// of which the cluster is not known, such as that of an earlier version, counts as one of this cluster.
+func (s Stored) IsCopied(cluster ID) bool {
+	return s.Place.Cluster != cluster && s.Place.Cluster != (ID{}) && cluster != (ID{})
 }
 
 // SameTopic returns whether two ids may be of the same topic. An unknown id may be of any topic.
