@@ -38,10 +38,11 @@
 //
 // Offsets are stored in Kafka, under the group's name, so the usual tools show them. The member commits them without joining a
 // group of Kafka's protocol: one request every CommitInterval for all marked partitions, and one request at once for partitions
-// that are given up together. A commit's metadata is "kiel1;<topic id>;<token>/<partitions>;" and then the text given to
-// MarkMessage. <partitions> is the topic's number of partitions when the group first consumed it. A partition with a higher
-// number is new, and starts at its first message. For a topic that was created again <partitions> is at most that of the old
-// topic.
+// that are given up together, or more where one would be too large for Kafka. A commit's metadata is
+// "kiel1;<ids>;<token>/<partitions>;" and then the text given to MarkMessage, of up to [MaxMetadata] characters. <ids> are those
+// of the topic, the ZooKeeper tree and the Kafka cluster, in base64. <partitions> is the topic's number of partitions when the
+// group first consumed it. A partition with a higher number is new, and starts at its first message. For a topic that was created
+// again <partitions> is at most that of the old topic.
 //
 // # Topics
 //
@@ -225,8 +226,9 @@
 //     not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without. A Commit in Setup
 //     does not store it: the partition may be another member's then. If the partition goes to another member before it is opened,
 //     the mark has no effect.
-//   - Metadata: sarama stores the text of a mark as it is. Here this package puts a prefix before it, which has the topic's id
-//     and the owner's token; see Overview.
+//   - Metadata: sarama stores the text of a mark as it is, and not the offset if the text is too long for Kafka. Here this package
+//     puts a prefix before it, which has the topic's id and the owner's token; see Overview. An offset whose text is too long is
+//     stored without the text ([MaxMetadata]): a text that is lost must not cost the position.
 //   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits without
 //     limit hides a mistake.
 //   - A context that has ended before: Consume of sarama returns its error. Here it returns nil, as when the context ends later:

@@ -60,6 +60,10 @@ var (
 	// long as that lasts, at most once a minute.
 	ErrNewerOwner = errors.New("consumer: a later owner works on a partition that this member owns")
 
+	// ErrMetadataLost says that the metadata of a mark are longer than Kafka takes ([MaxMetadata]), so the offset is committed
+	// without them. It goes to Errors once for each opening of a partition; the log counts all.
+	ErrMetadataLost = offsets.ErrTextLost
+
 	// ErrTopicInUse is returned by [Group.RemoveTopic] while a member asks for the topic by its name, or may. The text names the
 	// member. It is allocator's error.
 	ErrTopicInUse = allocator.ErrTopicInUse

@@ -174,6 +174,7 @@ func (m *membership) build(ctx context.Context) error {
 		Elsewhere: m.isElsewhere,
 		Notify:    m.notifyCommitted,
 		Report:    m.reportCommit,
+		Text:      m.reportText,
 		Logger:    g.settings.log,
 		Errors:    g.log,
 		Count:     m.countCommit,

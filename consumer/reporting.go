@@ -22,6 +22,7 @@ const (
 	kindMissing  = "missing-topic" // Kafka does not have a topic any more
 	kindOffsets  = "offsets"       // stored offsets, or the first or the last offset of a partition, can't be read
 	kindShared   = "shared"        // others store offsets of partitions that this member owns
+	kindText     = "text"          // the metadata of marks are too long for Kafka, so they are lost
 	kindTree     = "tree"          // the group's znode can't be identified
 	kindSet      = "set"           // the group's set can't be changed
 	kindZones    = "zones"         // the zones can't be written, or a rack is no valid zone
@@ -95,6 +96,21 @@ func (m *membership) works(p kiel.Partition, kinds ...string) {
 	about := p.String()
 	for _, kind := range kinds {
 		m.group.log.OK(kind, about)
+	}
+}
+
+// reportText reports that the metadata of a mark are lost, the first time for each opening to the user. nil says that those of a
+// later mark were stored.
+func (m *membership) reportText(p kiel.Partition, err error, first bool) {
+	if err == nil {
+		m.works(p, kindText)
+		return
+	}
+	if !m.group.isClosed() {
+		m.group.log.FailedWarn(kindText, p.String(), err)
+	}
+	if first {
+		m.pass(err, p)
 	}
 }
 

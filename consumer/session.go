@@ -11,6 +11,12 @@ import (
 	"github.com/kielgo/kiel/internal/pause"
 )
 
+// MaxMetadata is how many characters the metadata of a mark may have, so that Kafka stores them: a broker takes 4,096 in all, unless
+// its offset.metadata.max.bytes says otherwise, and this package needs the rest for its own. Kafka counts UTF-16 code units, of which
+// a text has no more than bytes. Longer metadata are sent until a broker refuses some. From then on marks are stored without metadata
+// that are longer: the offset counts, and an [ErrMetadataLost] is reported.
+const MaxMetadata = offsets.MaxText
+
 // groupSession is the Session of one Consume call, which Setup and Cleanup are given. It calls the call's handler.
 type groupSession struct {
 	session   *consumeSession
@@ -138,7 +144,8 @@ func (s *groupSession) find(topic string, partition int32) *offsets.Tracker {
 
 // MarkOffset marks offset, which is that of the next message to read. It ignores an offset lower than the marked one, an offset
 // of a partition that is not open, and all offsets after the Consume call; the latter two are counted. In Setup it sets where one
-// of Claims starts, if offset is higher than the committed one, and if no other member gets that partition before.
+// of Claims starts, if offset is higher than the committed one, and if no other member gets that partition before. metadata that
+// are longer than Kafka takes ([MaxMetadata]) are dropped; the offset counts.
 func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, metadata string) {
 	if t := s.find(topic, partition); t == nil || !t.Mark(offset, metadata) {
 		s.seek(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata})

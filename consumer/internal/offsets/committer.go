@@ -54,6 +54,8 @@ type Committer struct {
 	leftAlone map[string]bool // the topics for which the log says that offsets are left alone
 	audit     audit
 
+	texts textLimit
+
 	aborting sync.Mutex   // held while connections are aborted
 	aborts   atomic.Int64 // number of aborts that have begun
 
@@ -88,6 +90,9 @@ type Options struct {
 	Notify func(c Committed, observed func()) bool
 	// Report reports why an offset of a partition was not stored.
 	Report func(error, kiel.Partition)
+	// Text reports that the text of a mark is lost, an ErrTextLost, or, by nil, that a later one is stored. first says that it is the
+	// first of the partition since it was opened. nil is allowed.
+	Text func(p kiel.Partition, err error, first bool)
 	// Logger receives lines that are no errors.
 	Logger *slog.Logger
 	// Errors receives errors that are not reported.
@@ -155,6 +160,7 @@ func (c *Committer) newTracker(p kiel.Partition, claim Claim, topicID sarama.Uui
 		repeats:  []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
 		storedAt: now,
 		auto:     c.options.Auto,
+		texts:    &c.texts,
 		size:     int64(cmp.Or(c.options.Window, DefaultWindow)), tail: offset, delivered: offset,
 	}
 }
@@ -317,7 +323,7 @@ func (c *Committer) Run(ctx context.Context) {
 			return
 		case <-c.probes:
 		case <-tick.C:
-			c.flush(ctx, c.waiting())
+			c.flush(ctx, c.waiting(time.Now()))
 			c.askRepeats(ctx, time.Now())
 		case <-audit.C:
 			audit.Reset(c.askAudit(ctx, time.Now()))
@@ -377,11 +383,11 @@ func (c *Committer) wanted(requests []commitRequest) map[*Tracker]content {
 }
 
 // waiting returns the Trackers that Run commits once an interval: the marked ones. It leaves out those of whose last commit the
-// observer was not notified yet.
-func (c *Committer) waiting() map[*Tracker]content {
+// observer was not notified yet, and those that Kafka has refused for their size a moment ago.
+func (c *Committer) waiting(now time.Time) map[*Tracker]content {
 	trackers := map[*Tracker]content{}
 	for _, t := range c.all() {
-		if c.options.Auto && t.isDirty() && t.isObserved() {
+		if c.options.Auto && t.isDirty() && t.isObserved() && !t.isPaused(now) {
 			trackers[t] = marked
 		}
 	}
@@ -455,15 +461,12 @@ func rounds(trackers []*Tracker) [][]*Tracker {
 // send commits trackers, which are of different partitions, in one request, and adds the answers.
 func (c *Committer) send(ctx context.Context, trackers []*Tracker, contents map[*Tracker]content, answers map[*Tracker]commitAnswer) {
 	pending := make([]*pendingCommit, 0, len(trackers))
-	commits := make([]OffsetCommit, 0, len(trackers))
 	for _, t := range trackers {
-		p := t.prepare(c, contents[t])
-		pending = append(pending, p)
-		commits = append(commits, p.offsetCommit())
+		pending = append(pending, t.prepare(c, contents[t]))
 	}
 	start := time.Now()
 	c.storing.Store(true)
-	results := c.options.Store.Commit(ctx, commits)
+	results := c.commit(ctx, pending)
 	c.storing.Store(false)
 	now := time.Now()
 	stored := false
@@ -473,6 +476,7 @@ func (c *Committer) send(ctx context.Context, trackers []*Tracker, contents map[
 		answers[t] = commitAnswer{err: err, observed: p.observed}
 		c.options.Count(t.partition, err, now.Sub(start))
 		close(p.answered)
+		c.reportText(p, err)
 		if err == nil {
 			stored = true
 			t.stored(p, now)

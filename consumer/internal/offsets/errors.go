@@ -25,6 +25,12 @@ var (
 	// ErrEnded is the error of requests after the partition was closed, or the Committer has ended.
 	ErrEnded = errors.New("consuming has ended")
 
+	// ErrTooLarge says that Kafka refuses an offset for the size of its metadata. It does so again if the offset is repeated.
+	ErrTooLarge = errors.New("the metadata are too large for Kafka")
+
+	// ErrTextLost says that the metadata of a mark are lost because Kafka takes none of that size; the offset is not.
+	ErrTextLost = errors.New("the metadata of the mark are too long, the offset is committed without them")
+
 	// ErrRefused marks errors of a Store after which a repeated request would fail again.
 	ErrRefused = errors.New("refused for good")
 
@@ -58,7 +64,7 @@ func Fenced(err error) bool {
 
 // refused returns whether a repeated commit would be refused, too.
 func refused(err error) bool {
-	return Fenced(err) || errors.Is(err, ErrGroupInUse) || errors.Is(err, ErrRefused)
+	return Fenced(err) || errors.Is(err, ErrGroupInUse) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrRefused)
 }
 
 // unanswered returns the error of a commit of t, or of all Trackers when t is nil, that Run has not answered.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,9 @@ type KafkaStore struct {
 	Gate func(beforeWrite func() error) (release func())
 
 	unpeeked atomic.Bool // the last Peek failed: the group may have another coordinator
+
+	room      int       // how much a request may have Kafka store since a larger one was refused, in bytes; belongs to Commit
+	roomUntil time.Time // until when room counts
 }
 
 // Fetch reads the committed offsets of ps, in one request unless some must be asked for again.
@@ -124,9 +128,29 @@ func readStored(resp *sarama.OffsetFetchResponse, p kiel.Partition) Stored {
 	}
 }
 
-// Commit stores cs in one request, and sends those again that a later attempt may store.
+// Commit stores cs, in one request unless they are too large for one, and sends those again that a later attempt may store. One
+// goroutine calls it at a time.
 func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
 	out := make(map[kiel.Partition]error, len(cs))
+	for len(cs) > 0 {
+		n := o.fitting(cs)
+		large, err := o.send(ctx, cs[:n], out)
+		cs = cs[n:]
+		if err != nil { // the others would fail, too
+			failed(cs, err, out)
+			break
+		}
+		if len(large) > 0 {
+			o.shrink(large)
+			cs = slices.Concat(large, cs)
+		}
+	}
+	return out
+}
+
+// send stores cs in one request, and sends those again that a later attempt may store. It returns those that Kafka refused because
+// they are too large together, without adding them to out. If all of cs have failed alike, it returns their error.
+func (o *KafkaStore) send(ctx context.Context, cs []OffsetCommit, out map[kiel.Partition]error) (large []OffsetCommit, _ error) {
 	pending := cs
 	err := ask(ctx, o, storeAttempts, false, func() func(Coordinator) (*sarama.OffsetCommitResponse, error) {
 		pending = permitted(pending, out)
@@ -137,6 +161,7 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 	}, func(resp *sarama.OffsetCommitResponse) error {
 		var again []OffsetCommit
 		var last error
+		size := sync.OnceValue(func() int { return o.size(pending) })
 		for _, e := range pending {
 			kerr, ok := resp.Errors[e.Partition.Topic][e.Partition.ID]
 			switch {
@@ -150,6 +175,10 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w: %w", e.Partition, ErrGroupInUse, kerr)
 			case kerr == sarama.ErrGroupIDNotFound: // Kafka makes a group for a commit unless one of another kind has the name
 				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w: %w", e.Partition, errOtherKind, kerr)
+			case len(pending) > 1 && (requestTooLarge(kerr) || kerr == sarama.ErrUnknown && size() > unknownSize):
+				large = append(large, e)
+			case tooLarge(kerr):
+				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w: %w", e.Partition, ErrTooLarge, kerr)
 			default:
 				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w", e.Partition, markRefused(kerr))
 			}
@@ -157,10 +186,18 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 		pending = again
 		return last
 	})
-	for _, e := range permitted(pending, out) {
+	failed(pending, err, out)
+	if len(pending) < len(cs) {
+		err = nil
+	}
+	return large, err
+}
+
+// failed adds the error err to out, for those of cs that may still be sent; for the others it adds why they may not.
+func failed(cs []OffsetCommit, err error, out map[kiel.Partition]error) {
+	for _, e := range permitted(cs, out) {
 		out[e.Partition] = fmt.Errorf("consumer: commit %s: %w", e.Partition, markRefused(err))
 	}
-	return out
 }
 
 // commitOf returns a function that sends one request. Time has passed while the coordinator was found, and more may pass until

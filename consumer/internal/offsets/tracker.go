@@ -37,6 +37,7 @@ type Tracker struct {
 	topicID   sarama.Uuid                    // the topic's id when the partition was opened
 	currentID func(topic string) sarama.Uuid // returns the topic's id as known now
 	elsewhere func() bool                    // returns whether the brokers are another cluster's now; nil is never
+	texts     *textLimit                     // how long texts may be; nil is any
 
 	firstPartitions atomic.Int32 // see OffsetCommit
 
@@ -57,6 +58,9 @@ type Tracker struct {
 	foreign   *foreign       // what an audit has found last of another program or a mirror; nil before the first
 	auto      bool           // marks are committed without a Commit of the user
 	byUser    bool           // a position was stored after the user had marked or reset
+	lost      error          // an ErrTextLost of the newest text that is lost, until it is reported; else nil
+	hadLost   bool           // a lost text was reported
+	resumeAt  time.Time      // until then the position is not committed once an interval
 
 	windowed  atomic.Bool   // Done was called
 	size      int64         // how many messages may be handed out from the oldest unmarked one on
@@ -227,6 +231,9 @@ func (t *Tracker) HeldBack() (oldest int64, since time.Time, held bool) {
 
 // set makes next the marked position.
 func (t *Tracker) set(next int64, text string) {
+	if text != "" {
+		text = t.fit(text)
+	}
 	t.next, t.text = next, text
 	t.makeDirty()
 }

@@ -48,6 +48,7 @@ type rig struct {
 	from     consumer.From        // of the members
 	observer func(consumer.Event) // of members that are made; nil for none
 	topics   []string             // that members which are made consume; nil is topic
+	text     string               // with which members that are made mark messages
 
 	processed func(*sarama.ConsumerMessage) // by members that are made; nil for none
 
@@ -103,6 +104,7 @@ type member struct {
 	errs  []error
 	sess  atomic.Pointer[sarama.ConsumerGroupSession]
 
+	text      string                        // with which it marks messages
 	processed func(*sarama.ConsumerMessage) // nil for none
 }
 
@@ -120,7 +122,7 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGr
 		if m.processed != nil {
 			m.processed(msg)
 		}
-		s.MarkMessage(msg, "")
+		s.MarkMessage(msg, m.text)
 	}
 	return nil
 }
@@ -155,7 +157,7 @@ func (r *rig) memberIn(name, zone string) *member {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	m := &member{t: r.t, group: g, done: make(chan error, 1), ran: make(chan error, 1), processed: r.processed}
+	m := &member{t: r.t, group: g, done: make(chan error, 1), ran: make(chan error, 1), text: r.text, processed: r.processed}
 	ctx, kill := context.WithCancel(context.Background())
 	m.kill = kill
 	go func() { m.ran <- zk.Run(ctx) }()

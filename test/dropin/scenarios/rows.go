@@ -71,6 +71,7 @@ func Rows() []Row {
 		}},
 		{Title: "Metadata", Findings: []Place{
 			{"metadata of a mark", "metadata"},
+			{"metadata that is too large", "stored"},
 		}},
 		{Title: "A second Consume", Findings: []Place{
 			{"Consume twice at the same time", "*"},

@@ -1,0 +1,160 @@
+package offsets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+)
+
+const (
+	// MaxText is how long a text may be so that brokers store it whose offset.metadata.max.bytes is 4,096, as it is unless changed.
+	// Kafka counts UTF-16 code units, and the rest of the metadata take up to 82.
+	MaxText = 4000
+	// maxTextBytes is how long a text may be in any case. A string of Kafka's protocol has 32,767 bytes at most.
+	maxTextBytes = 32_000
+	// refusedPause is how long an offset is not committed once an interval after Kafka has refused it for its size.
+	refusedPause = time.Minute
+)
+
+// textLimit knows how long the texts are that brokers take. Its zero value is for brokers that take any.
+type textLimit struct {
+	learned atomic.Int64 // in UTF-16 code units; 0 as long as none was refused
+	taken   int          // the longest text that was stored, if that is longer than MaxText; belongs to Run
+}
+
+// fits returns whether brokers may take text.
+func (l *textLimit) fits(text string) bool {
+	if l == nil || text == "" {
+		return true
+	}
+	limit := int(l.learned.Load())
+	return len(text) <= maxTextBytes && (limit == 0 || len(text) <= limit || units(text) <= limit)
+}
+
+// refused stores that a broker has refused text.
+func (l *textLimit) refused(text string) {
+	limit := units(text) - 1
+	if most := max(MaxText, l.taken); limit > most {
+		limit = most
+	}
+	if known := int(l.learned.Load()); known == 0 || limit < known {
+		l.learned.Store(int64(max(limit, 1)))
+	}
+}
+
+// stored stores that a broker has stored text.
+func (l *textLimit) stored(text string) {
+	if len(text) > MaxText {
+		l.taken = max(l.taken, units(text))
+	}
+}
+
+// units returns the length of text in UTF-16 code units, as Kafka counts.
+func units(text string) int {
+	n := utf8.RuneCountInString(text)
+	for _, r := range text {
+		if r > 0xFFFF {
+			n++
+		}
+	}
+	return n
+}
+
+// commit stores pending, and those again without their texts whose texts Kafka refuses.
+func (c *Committer) commit(ctx context.Context, pending []*pendingCommit) map[kiel.Partition]error {
+	commits := make([]OffsetCommit, 0, len(pending))
+	for _, p := range pending {
+		commits = append(commits, p.offsetCommit())
+	}
+	results := c.options.Store.Commit(ctx, commits)
+	var again []OffsetCommit
+	for _, p := range pending {
+		if p.text != "" && errors.Is(results[p.tracker.partition], ErrTooLarge) {
+			c.texts.refused(p.text)
+			p.tracker.dropText(p, results[p.tracker.partition])
+			again = append(again, p.offsetCommit())
+		}
+	}
+	if len(again) > 0 {
+		maps.Copy(results, c.options.Store.Commit(ctx, again))
+	}
+	return results
+}
+
+// reportText reports whether texts of p's Tracker are lost. If Kafka has refused p's offset for its size all the same, the offset is
+// not committed again at once.
+func (c *Committer) reportText(p *pendingCommit, err error) {
+	t := p.tracker
+	if err == nil {
+		c.texts.stored(p.text)
+	}
+	if errors.Is(err, ErrTooLarge) {
+		t.pause(time.Now().Add(refusedPause))
+	}
+	first, lost := t.takeLost()
+	switch {
+	case c.options.Text == nil:
+	case lost != nil:
+		c.options.Text(t.partition, fmt.Errorf("consumer: commit %s: %w", t.partition, lost), first)
+	case err == nil && p.text != "" && !first:
+		c.options.Text(t.partition, nil, false)
+	}
+}
+
+// fit returns text, or "" if it is too long for Kafka. t.mu is held.
+func (t *Tracker) fit(text string) string {
+	if t.texts.fits(text) {
+		return text
+	}
+	t.lost = fmt.Errorf("%w: %d characters", ErrTextLost, units(text))
+	return ""
+}
+
+// dropText removes the text from p and from the Tracker, because Kafka has refused it with err.
+func (t *Tracker) dropText(p *pendingCommit, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lost = fmt.Errorf("%w: %d characters", ErrTextLost, units(p.text))
+	if kerr, ok := errors.AsType[sarama.KError](err); ok {
+		t.lost = fmt.Errorf("%w: %w", t.lost, kerr)
+	}
+	if t.text == p.text {
+		t.text = ""
+	}
+	if t.committed.text == p.text {
+		t.committed.text = ""
+	}
+	p.text = ""
+}
+
+// takeLost returns the error of a text that is lost since the call before; nil if none is. first is false if a call before has
+// returned one.
+func (t *Tracker) takeLost() (first bool, lost error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first, lost = !t.hadLost, t.lost
+	t.lost, t.hadLost = nil, t.hadLost || lost != nil
+	return first, lost
+}
+
+// pause has the position not committed once an interval until then. Commit and a release commit it all the same.
+func (t *Tracker) pause(until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.resumeAt = until
+}
+
+// isPaused returns whether the position is not to be committed now, unless somebody asks for that.
+func (t *Tracker) isPaused(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return now.Before(t.resumeAt)
+}
