@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sort"
 	"sync/atomic"
 	"time"
@@ -114,7 +115,7 @@ func (p *Partition) Context() context.Context { return p.claim.Context() }
 // Messages returns the messages one after the other, in the order of their offsets. It waits for more messages; the loop ends
 // when the handler's context does. Right before each message the claim is checked, by the clock: no message is handed out if the
 // claim is not trusted at that moment. A second loop begins after the last message of the first. The messages of a batch share
-// memory: a handler that keeps one of them keeps all in memory.
+// memory: a handler that keeps one of them keeps all in memory. A handler may append to a message's key, value and headers.
 func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 	return func(yield func(*sarama.ConsumerMessage) bool) {
 		defer p.count()
@@ -128,7 +129,8 @@ func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 }
 
 // Batches is Messages by batch. A batch has the messages of one answer of a broker, or those of them that are left. The claim is
-// checked once for each batch, right before the batch is handed out. No batch is empty. The handler must not write to the slice.
+// checked once for each batch, right before the batch is handed out. No batch is empty. The handler must not write to the
+// slice's elements, and may append to the slice.
 func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 	return func(yield func([]sarama.ConsumerMessage) bool) {
 		defer p.count()
@@ -176,6 +178,7 @@ func (p *Partition) nextBatch() []sarama.ConsumerMessage {
 		return nil
 	}
 	rest = rest[:max(1, sort.Search(len(rest), func(i int) bool { return p.tracker.Room(rest[i].Offset) != nil }))]
+	rest = slices.Clip(rest) // a handler that appends must not write over the messages behind
 	for i := range rest {
 		if p.announce != nil && !p.announce(&rest[i]) {
 			return nil

@@ -50,6 +50,7 @@ func testWindow(t *testing.T, batches bool) {
 			<-start
 			if batches {
 				for b := range p.Batches() {
+					_ = append(b, sarama.ConsumerMessage{Offset: -1}) // changes no message behind
 					for i := range b {
 						got <- &b[i]
 					}
@@ -77,6 +78,11 @@ func testWindow(t *testing.T, batches bool) {
 			}
 			if len(ms) != n {
 				t.Fatalf("%d messages were handed out, want %d", len(ms), n)
+			}
+			for i, m := range ms {
+				if m.Offset != int64(i) {
+					t.Fatalf("message %d has offset %d", i, m.Offset)
+				}
 			}
 		}
 		expect(4)

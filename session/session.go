@@ -231,8 +231,8 @@ func (s *Session) Servers() []string { return slices.Clone(s.servers) }
 // Chroot returns Options.Chroot, "" if there is none.
 func (s *Session) Chroot() string { return s.opts.Chroot }
 
-// ACL returns the access control list that created znodes get. The caller must not change it.
-func (s *Session) ACL() []ACL { return s.opts.ACL }
+// ACL returns the access control list that created znodes get. The caller must not change its elements.
+func (s *Session) ACL() []ACL { return slices.Clip(s.opts.ACL) }
 
 // nudge makes Run's goroutine reconcile soon. It never blocks.
 func (s *Session) nudge() {

@@ -97,6 +97,9 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 
 // readBatch appends the records from Next on, and raises Next. It leaves out an offset that does not grow, because the readers of
 // the messages rely on their order.
+//
+// The slices of all messages are parts of one buffer. Their capacity is clipped, so that a handler which appends to one of them
+// gets a copy, and does not write over the next message.
 func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
 	next := r.batch.Next
 	for _, rec := range b.Records {
@@ -109,7 +112,10 @@ func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
 		r.batch.Messages = r.batch.Messages[:len(r.batch.Messages)+1]
 		m := &r.batch.Messages[len(r.batch.Messages)-1]
 		m.Topic, m.Partition, m.Offset = p.topic, p.id, offset
-		m.Key, m.Value, m.Headers = rec.Key, rec.Value, rec.Headers
+		m.Key, m.Value, m.Headers = slices.Clip(rec.Key), slices.Clip(rec.Value), slices.Clip(rec.Headers)
+		for _, h := range m.Headers {
+			h.Key, h.Value = slices.Clip(h.Key), slices.Clip(h.Value)
+		}
 		m.Timestamp = b.MaxTimestamp
 		if !b.LogAppendTime {
 			m.Timestamp = b.FirstTimestamp.Add(rec.TimestampDelta)
@@ -136,7 +142,7 @@ func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
 			}
 			r.batch.Messages = append(r.batch.Messages, sarama.ConsumerMessage{
 				Topic: p.topic, Partition: p.id, Offset: offset, Timestamp: timestamp, BlockTimestamp: outer.Msg.Timestamp,
-				Key: m.Msg.Key, Value: m.Msg.Value,
+				Key: slices.Clip(m.Msg.Key), Value: slices.Clip(m.Msg.Value),
 			})
 			r.batch.Next = offset + 1
 		}

@@ -9,7 +9,7 @@ import (
 // Batch is the messages of one partition in one answer of a broker.
 type Batch struct {
 	// Messages are in the order of their offsets. There may be none, if only Next moved. Messages are handed out as pointers into
-	// this slice, which nobody writes to after Next of a partition has returned it.
+	// this slice, which nobody writes to after Next of a partition has returned it. No key, value or header has spare capacity.
 	Messages []sarama.ConsumerMessage
 
 	// Next is the offset after the batch. It is larger than the offset after the last message if control records, records of

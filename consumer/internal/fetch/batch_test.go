@@ -21,6 +21,7 @@ type batch struct {
 	keep        []int64 // the deltas of the values, when compaction has removed others
 	brokenBytes bool
 	bare        bool // no headers
+	legacy      bool // of format 1: messages of their own, or with gzip, messages in a compressed one
 }
 
 func (b *batch) end() int64 {
@@ -30,8 +31,11 @@ func (b *batch) end() int64 {
 	return b.base + int64(max(len(b.values), 1)) - 1
 }
 
-// encode returns the batch in format 2.
+// encode returns the batch in format 2, unless it is legacy.
 func (b *batch) encode() []byte {
+	if b.legacy {
+		return b.encodeLegacy()
+	}
 	var recs bytes.Buffer
 	values := b.values
 	if b.control {
@@ -73,11 +77,7 @@ func (b *batch) encode() []byte {
 	payload := recs.Bytes()
 	if b.gzip {
 		attributes |= 1
-		var z bytes.Buffer
-		w := gzip.NewWriter(&z)
-		w.Write(payload)
-		w.Close()
-		payload = z.Bytes()
+		payload = zipped(payload)
 	}
 	if b.appendTime {
 		attributes |= 8
@@ -111,4 +111,44 @@ func (b *batch) encode() []byte {
 	}
 	out = binary.BigEndian.AppendUint32(out, sum)
 	return append(out, body...)
+}
+
+// encodeLegacy returns the values as messages of format 1. Offsets inside of a compressed message count from its start.
+func (b *batch) encodeLegacy() []byte {
+	first := b.base
+	if b.gzip {
+		first = 0
+	}
+	var set []byte
+	for i, v := range b.values {
+		set = append(set, legacyMessage(first+int64(i), 0, []byte("k"), []byte(v))...)
+	}
+	if !b.gzip {
+		return set
+	}
+	return legacyMessage(b.end(), 1, nil, zipped(set))
+}
+
+func legacyMessage(offset int64, attributes byte, key, value []byte) []byte {
+	body := []byte{1, attributes}
+	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.UnixMilli()))
+	for _, data := range [][]byte{key, value} {
+		size := int32(len(data))
+		if data == nil {
+			size = -1
+		}
+		body = append(binary.BigEndian.AppendUint32(body, uint32(size)), data...)
+	}
+	out := binary.BigEndian.AppendUint64(nil, uint64(offset))
+	out = binary.BigEndian.AppendUint32(out, uint32(4+len(body)))
+	out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(body))
+	return append(out, body...)
+}
+
+func zipped(data []byte) []byte {
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	w.Write(data)
+	w.Close()
+	return z.Bytes()
 }
