@@ -142,6 +142,8 @@
 //     commit (KIP-186; 1 day before Kafka 2.0). When a partition is released in which nothing was marked, its position is
 //     restored if it was deleted, or lowered by a late commit of a former owner. An offset that another program has stored stays.
 //     That takes a second at most, and its failure is logged.
+//   - Offsets that hold nothing for the handler, as of aborted transactions, are passed by the committed position when no message
+//     before them is unmarked, with the exceptions in docs/semantics.md.
 //   - A partition whose offset a transaction is about to store is opened when the transaction has ended (KIP-447; Config.Version
 //     2.5 or newer).
 //   - The commits that an owner repeats never lower an offset. They leave an offset alone that another program has stored, for

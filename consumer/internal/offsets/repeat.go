@@ -179,11 +179,11 @@ func (t *Tracker) compare(s Stored, own Place, keepAlive bool) bool {
 	return keepAlive
 }
 
-// LeaveAlone stops repeats until a mark is committed.
+// LeaveAlone stops repeats, and commits of a position that has passed no message, until a mark is committed.
 func (t *Tracker) LeaveAlone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.repeats, t.leftAlone = nil, true
+	t.repeats, t.leftAlone, t.passed = nil, true, false
 }
 
 // isLeftAlone returns whether LeaveAlone was called, and no mark was committed since.

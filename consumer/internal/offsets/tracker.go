@@ -49,6 +49,7 @@ type Tracker struct {
 	dirty     bool           // next was never committed, and is to be
 	dirtyAt   time.Time      // the time of the oldest mark that is not committed; undefined while dirty is false
 	used      bool           // the user has marked or reset since the partition was opened
+	passed    bool           // next has passed offsets without messages before the first message, and is to be committed
 	committed position       // the committed position
 	storedAt  time.Time      // when an offset was stored last, or the partition was opened
 	beganAt   time.Time      // when an offset was stored first; zero before that
@@ -150,9 +151,12 @@ func (t *Tracker) Done(offset int64) bool {
 }
 
 // Delivered adds a batch whose messages are about to be handed out, in order of their offsets. next is the position after the
-// batch. It may be far above the last message's offset when the log has gaps or control records there. The batch may be empty. If
-// all messages before a gap are marked, the position moves past the gap; before the user's first mark that move alone is not
-// committed, because the user may commit in transactions. The Tracker keeps no reference to messages.
+// batch. It may be far above the last message's offset when the log has gaps, control records or aborted transactions there. The
+// batch may be empty. The Tracker keeps no reference to messages.
+//
+// If all messages before such offsets are marked, the position moves past them, and is committed as a mark is. Before the user's
+// first mark it is committed only while no message was delivered and the position is not left alone: the user may commit messages
+// in transactions, and a later commit of the Tracker would lower theirs.
 func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,6 +170,7 @@ func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	if n := len(messages); n > 0 {
 		t.tail = messages[n-1].Offset + 1
 		marked = t.next >= t.tail // marked before it was delivered
+		t.passed = t.passed && t.used
 		t.window.deliver(messages, max(next, t.tail))
 		t.window.markTo(t.next)
 	}
@@ -174,6 +179,8 @@ func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 		t.next = t.delivered
 		if t.used {
 			t.makeDirty()
+		} else {
+			t.passed = len(messages) == 0 && !t.leftAlone
 		}
 	}
 }
@@ -262,7 +269,7 @@ func (t *Tracker) Reset(offset int64, text string) bool {
 func (t *Tracker) Move(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.next, t.text, t.dirty, t.dirtyAt = offset, "", !t.leftAlone, time.Now()
+	t.next, t.text, t.dirty, t.dirtyAt, t.passed = offset, "", !t.leftAlone, time.Now(), false
 	t.tail, t.delivered, t.window, t.epochs = offset, offset, window{}, nil
 }
 
@@ -299,11 +306,11 @@ func (t *Tracker) mayCommit() error {
 	}
 }
 
-// isDirty returns whether there is a mark to commit.
+// isDirty returns whether the marked position is to be committed.
 func (t *Tracker) isDirty() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.dirty
+	return t.dirty || t.passed
 }
 
 // isObserved returns whether the observer was notified of all stored commits.
@@ -327,7 +334,7 @@ func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 	defer t.mu.Unlock()
 	t.committed = p.position
 	if t.next == p.offset && t.text == p.text {
-		t.dirty = false
+		t.dirty, t.passed = false, false
 	}
 	if p.content == marked {
 		t.leftAlone, t.dirtyAt = false, p.prepared
@@ -351,7 +358,7 @@ func (t *Tracker) isOpen() bool {
 func (t *Tracker) Marked() (offset int64, text string, dirty bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.next, t.text, t.dirty
+	return t.next, t.text, t.dirty || t.passed
 }
 
 // Progress is how far a partition has come.

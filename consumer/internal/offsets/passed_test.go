@@ -1,0 +1,131 @@
+package offsets
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel"
+)
+
+// Aborted transactions alone, or control records, raise the stored offset, though no handler can mark anything: else the group
+// seems to lag, and retention takes the position from it.
+func TestOffsetsWithoutMessagesAreCommitted(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p := tp("t", 0)
+		tr := openAt(t, cm, p, 0)
+		tr.Delivered(nil, 1100)
+		if b := cm.Backlog(); !b.Oldest.IsZero() {
+			t.Error("counts as a mark that is not committed")
+		}
+		time.Sleep(2 * time.Second)
+		if got := store.Get(p); got.Offset != 1100 || !got.Ours {
+			t.Fatalf("stored %+v", got)
+		}
+		if tr.Progress().Used {
+			t.Error("counts as a mark of the user")
+		}
+		before := len(store.Commits())
+		time.Sleep(5 * time.Hour)
+		if n := len(store.Commits()) - before; n > 0 {
+			t.Errorf("%d commits in 5 hours in which nothing came", n)
+		}
+		tr.Delivered(nil, 1200)
+		if err := cm.Settle(t.Context(), tr); err != nil || store.Get(p).Offset != 1200 {
+			t.Errorf("released: stored %d, %v", store.Get(p).Offset, err)
+		}
+	})
+}
+
+// A position that moves all the time is committed once an interval, as marks are.
+func TestOffsetsWithoutMessagesAreCommittedAsMarks(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		tr := openAt(t, cm, tp("t", 0), 0)
+		before := len(store.Commits())
+		for next := range int64(1000) {
+			tr.Delivered(nil, next+1)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := len(store.Commits()) - before; n > 11 {
+			t.Errorf("%d commits in 10 s", n)
+		}
+	})
+}
+
+// Messages that are not marked keep the position from passing what is behind them, in whatever order they are done.
+func TestUnmarkedMessagesHoldThePosition(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p := tp("t", 0)
+		tr := openAt(t, cm, p, 0)
+		tr.Delivered(nil, 5)
+		time.Sleep(2 * time.Second)
+		tr.Delivered(messages(5, 6, 7), 9)
+		tr.Delivered(nil, 50)
+		for _, step := range []struct{ done, want int64 }{{-1, 5}, {7, 5}, {5, 6}, {6, 50}} {
+			if step.done >= 0 {
+				tr.Done(step.done)
+			}
+			time.Sleep(2 * time.Second)
+			if got := store.Get(p).Offset; got != step.want {
+				t.Errorf("done %d: stored %d, want %d", step.done, got, step.want)
+			}
+		}
+	})
+}
+
+// A position that has passed offsets without messages is not committed once a message was delivered, because the program may
+// commit that one in a transaction.
+func TestOffsetsWithoutMessagesLowerNoTransaction(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p := tp("t", 0)
+		tr := openAt(t, cm, p, 0)
+		tr.Delivered(nil, 5)
+		tr.Delivered(messages(5), 6)
+		tr.Delivered(nil, 8)
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 6}}) // in a transaction
+		time.Sleep(2 * time.Second)
+		if err := cm.Settle(t.Context(), tr); err != nil || store.Get(p).Offset != 6 {
+			t.Errorf("stored %d, %v", store.Get(p).Offset, err)
+		}
+	})
+}
+
+// A position that is left alone, because the program or another one commits it, is not committed when it passes offsets without
+// messages.
+func TestOffsetsWithoutMessagesAreLeftAlone(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		p, q := tp("t", 0), tp("t", 1)
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 3}})
+		cm.OpenStored(p, newClaim(t), unknownID(""), 3, "").Delivered(nil, 9)
+		tr := openAt(t, cm, q, 0)
+		tr.Delivered(nil, 9)
+		tr.LeaveAlone()
+		time.Sleep(2 * time.Second)
+		if store.Get(p).Offset != 3 || store.Get(q).Offset != 0 {
+			t.Errorf("stored %d and %d", store.Get(p).Offset, store.Get(q).Offset)
+		}
+	})
+}
+
+// Without automatic commits nothing is committed but by Commit, which stores the position behind offsets without messages, too.
+func TestOffsetsWithoutMessagesWaitForCommit(t *testing.T) {
+	for name, all := range map[string]bool{"of all": true, "of the partition": false} {
+		t.Run(name, func(t *testing.T) {
+			withCommitter(t, false, func(t *testing.T, cm *Committer, store *MemoryStore) {
+				p := tp("t", 0)
+				tr := openAt(t, cm, p, 0)
+				tr.Delivered(nil, 9)
+				time.Sleep(time.Minute)
+				if got := store.Get(p).Offset; got != 0 {
+					t.Errorf("stored %d before the commit", got)
+				}
+				of := tr
+				if all {
+					of = nil
+				}
+				if err := cm.Commit(t.Context(), of); err != nil || store.Get(p).Offset != 9 {
+					t.Errorf("stored %d, %v", store.Get(p).Offset, err)
+				}
+			})
+		})
+	}
+}
