@@ -73,7 +73,7 @@ func (n *notHonoured) network(c, d *sarama.Config) {
 	bounded := fmt.Sprintf("%v at most", most)
 	duration(n, "Net.DialTimeout", c.Net.DialTimeout, d.Net.DialTimeout, c.Net.DialTimeout <= most, bounded)
 	duration(n, "Net.ReadTimeout", c.Net.ReadTimeout, d.Net.ReadTimeout, c.Net.ReadTimeout <= most,
-		bounded+"; a connection that fetches ends when no byte comes for 5s while an answer is due")
+		bounded+" for metadata and offsets; a connection that fetches ends when no byte comes for 5s while an answer is due, or for as long as this says if the broker is slow")
 	duration(n, "Net.WriteTimeout", c.Net.WriteTimeout, d.Net.WriteTimeout, c.Net.WriteTimeout <= fetch.MaxWriteTimeout,
 		fmt.Sprintf("%s, %v on connections that fetch", bounded, fetch.MaxWriteTimeout))
 	every := c.Metadata.RefreshFrequency

@@ -156,14 +156,15 @@
 //     Config.Consumer.Fetch.Default; only a record batch that is larger than a partition's share exceeds that. Waiting messages
 //     may keep half as much memory again in use, for the brokers' answers that contain them.
 //   - Opening a partition does not wait for a long poll. A broker that is silent for 5 s while an answer is due is asked on
-//     another connection; the connection to one that sends slowly is kept. A broker that throttles is sent no fetch while its
+//     another connection; the connection to one that sends slowly is kept. A broker that is slow to answer, as with tiered storage,
+//     gets more time when 5 s were too little, up to Config.Net.ReadTimeout. A broker that throttles is sent no fetch while its
 //     throttle time lasts, for a minute at most each time.
 //   - After a change of leader the message read last is compared with the new leader's log, as KIP-320 demands. If an unclean
 //     election has truncated the log below that message, an [ErrOffsetReset] is reported, and the partition continues at the
 //     first offset that was written anew. The leader epoch is committed with the position (Config.Version 2.1 or newer), so the
 //     next owner compares too, as does a member that was restarted.
 //   - A partition that makes no progress for 30 s although it has messages to read is fetched anew, once a minute at most;
-//     kiel_consumer_fetch_resets_total counts that.
+//     kiel_consumer_fetch_resets_total counts that. An answer that takes long is no lack of progress.
 //
 // # Not guaranteed
 //

@@ -18,7 +18,9 @@
 //     whole answer in memory. This takes half of MaxBytes more at most: above that, messages are copied.
 //   - Leader changes, lost connections and brokers that are away are not errors. They are retried with a back-off of 2 s at most.
 //   - A connection that is silent for 5 s while an answer is due is closed. A connection on which bytes arrive is not closed,
-//     however slow it is.
+//     however slow it is. Where silence has ended a request, the broker gets twice as long for the next one, up to
+//     Config.Net.ReadTimeout, so that a broker which reads from slow storage is read. A minute after its last slow answer it gets
+//     5 s again.
 //   - After a change of leader the last batch is compared with the new leader's log (KIP-320). If the new leader has another
 //     batch at that offset, or its log ends before, [Partition.Next] returns a [TruncatedError].
 //   - Record batches that compaction has emptied are passed by a field that sarama does not export. With a sarama that has no such

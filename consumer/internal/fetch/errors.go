@@ -3,6 +3,7 @@ package fetch
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -114,3 +115,14 @@ func isDecoding(err error) bool {
 	var d *decodingError
 	return errors.As(err, &d)
 }
+
+// silentError says that a connection was closed because the broker has sent no byte for that long.
+type silentError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("the broker has sent no byte for %v while an answer was due: %v", e.after, e.err)
+}
+func (e *silentError) Unwrap() error { return e.err }

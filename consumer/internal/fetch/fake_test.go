@@ -77,6 +77,7 @@ type fakeCluster struct {
 	down      map[int32]bool
 	silent    map[int32]bool // takes requests and does not answer
 	slow      time.Duration  // between two pieces of an answer
+	late      time.Duration  // before an answer that has something
 	throttle  time.Duration  // told once in the next answer
 	busy      bool           // other partitions' messages come first in an answer
 	known     map[key]fakeLeader
@@ -240,22 +241,38 @@ func (c *fakeCluster) serve(conn *serverConn, id int32) {
 		case <-conn.gone:
 			return
 		case b := <-requests:
-			req := parseFetch(b)
-			req.f.broker, req.f.at, req.f.conn = id, time.Now(), conn
-			c.mu.Lock()
-			c.fetches = append(c.fetches, req.f)
-			silent := c.silent[id]
-			c.mu.Unlock()
-			if silent {
-				<-conn.gone
-				return
-			}
-			if c.answer(conn, req) != nil {
+			if c.handle(conn, id, b) != nil {
 				return
 			}
 		}
 	}
 }
+
+// handle answers a request, unless the broker is silent.
+func (c *fakeCluster) handle(conn *serverConn, id int32, b []byte) error {
+	handshake := binary.BigEndian.Uint16(b) == 18
+	var req fakeRequest
+	c.mu.Lock()
+	if !handshake {
+		req = parseFetch(b)
+		req.f.broker, req.f.at, req.f.conn = id, time.Now(), conn
+		c.fetches = append(c.fetches, req.f)
+	}
+	silent := c.silent[id]
+	c.mu.Unlock()
+	switch {
+	case silent:
+		<-conn.gone
+		return net.ErrClosed
+	case handshake:
+		return send(conn, binary.BigEndian.Uint32(b[4:]), apiVersions, 0)
+	default:
+		return c.answer(conn, req)
+	}
+}
+
+// apiVersions is an answer of version 3 to ApiVersions (KIP-511), which says that Fetch goes to version 11.
+var apiVersions = []byte{0, 0, 2, 0, 1, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0}
 
 type fakeRequest struct {
 	correlation uint32
@@ -313,8 +330,15 @@ func (c *fakeCluster) answer(conn *serverConn, req fakeRequest) error {
 	for last := false; ; {
 		c.mu.Lock()
 		body, some := c.body(req)
-		changed, slow := c.changed, c.slow
+		changed, slow, late := c.changed, c.slow, c.late
 		c.mu.Unlock()
+		if some && late > 0 {
+			select {
+			case <-time.After(late):
+			case <-conn.gone:
+				return net.ErrClosed
+			}
+		}
 		if some || last {
 			return send(conn, req.correlation, body, slow)
 		}

@@ -344,5 +344,13 @@ func (p *Partition) standsStill(now time.Time) bool {
 		w.since, w.position = now, p.position
 		return false
 	}
-	return now.Sub(w.since) >= stuckAfter && now.Sub(w.reset) >= resetAtMost
+	return now.Sub(w.since) >= stuckAfter && now.Sub(w.reset) >= resetAtMost && !p.isAnswering(w.since)
+}
+
+// isAnswering returns whether a request for the partition has been in flight since then, and its connection is in time: its answer
+// is large, or the broker is slow. Another request would begin the same answer anew. If the broker falls silent, the connection
+// ends by itself.
+func (p *Partition) isAnswering(since time.Time) bool {
+	l := p.flying
+	return l != nil && l.request != nil && !l.request.began.After(since) && l.conn != nil && !l.conn.isDue()
 }

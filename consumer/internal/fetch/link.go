@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -17,15 +16,13 @@ type link struct {
 	woken  chan struct{} // holds a token when partitions may be ready
 	config *sarama.Config
 	broker *sarama.Broker // nil when not connected; only the link's goroutine uses it
-
-	maxWait, received atomic.Int64 // see conn
-	failed            atomic.Bool  // see conn
+	traffic
 
 	// The fields below are guarded by the fetcher's mu.
 
 	request *request      // the request in flight; nil for none
 	poll    time.Duration // how long the last short poll waited
-	conn    net.Conn
+	conn    *conn         // nil for none
 	stopped bool
 }
 
@@ -63,24 +60,33 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// fetch sends a request and waits for its answer.
+// fetch sends a request and waits for its answer. A broker that answers nothing while the connection is opened is silent, and not
+// slow, so it gets no more time then than the shortest.
 func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
 	l.maxWait.Store(int64(req.wait))
+	opened := true
 	if l.broker == nil {
-		l.failed.Store(false)
+		l.failure.Store(nil)
+		l.silence.Store(int64(silence))
 		l.broker = sarama.NewBroker(l.node.at.Addr)
 		if err := l.broker.Open(l.config); err != nil {
 			l.broker = nil
 			return nil, err
 		}
+		opened, _ = l.broker.Connected() // waits until the connection is open, or can't be opened; Fetch returns the error
+		opened = opened && l.failure.Load() == nil
 	}
+	l.silence.Store(int64(req.silence))
 	resp, err := l.broker.Fetch(req.wire)
 	if err == nil {
 		return resp, nil
 	}
 	connected, _ := l.broker.Connected()
-	broken := l.failed.Load() || !connected
+	broken := l.failure.Load() != nil || !connected
 	l.disconnect()
+	if opened && l.isSilent() {
+		return nil, &silentError{after: req.silence, err: err}
+	}
 	var code sarama.KError
 	if broken || errors.As(err, &code) || errors.Is(err, sarama.ErrUnsupportedVersion) {
 		return nil, err
@@ -94,8 +100,8 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: nc, opened: time.Now(), maxWait: &l.maxWait, received: &l.received, failed: &l.failed}
-	c.extend(silence)
+	c := &conn{Conn: nc, opened: time.Now(), traffic: &l.traffic}
+	c.extend(l.silence.Load())
 	l.node.of.mu.Lock()
 	stopped := l.stopped
 	l.conn = c
@@ -140,6 +146,7 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 		return
 	}
 	now := time.Now()
+	l.node.heard(req, err, now)
 	if err != nil {
 		f.failed(kindBroker, l.node.about, err)
 	} else {

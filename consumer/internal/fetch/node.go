@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -19,6 +20,9 @@ type node struct {
 	partitions map[*Partition]struct{}
 	throttled  time.Time // until when the broker's quotas allow no request (KIP-219)
 	idleSince  time.Time // since when the node has no partitions; zero while it has some
+
+	silence time.Duration // how long the broker may send no byte while an answer is due, until slowFor after slowAt
+	slowAt  time.Time     // when the broker was last silent for longer than the shortest such time; zero for never
 }
 
 func newNode(f *Fetcher, at Node) *node {
@@ -68,6 +72,7 @@ type request struct {
 	entries []entry
 	wire    *sarama.FetchRequest
 	wait    time.Duration // how long the broker may wait for messages
+	silence time.Duration // how long the broker may send no byte after that
 	quiet   bool          // the last answers had no messages of any of the partitions
 	began   time.Time
 }
@@ -95,7 +100,7 @@ func (l *link) take() (*request, time.Duration) {
 	if len(ps) == 0 {
 		return nil, idleTimeout
 	}
-	req := &request{began: now, quiet: true, wait: f.settings.Config.Consumer.MaxWaitTime}
+	req := &request{began: now, quiet: true, wait: f.settings.Config.Consumer.MaxWaitTime, silence: n.maySilence(now)}
 	for _, p := range ps {
 		req.quiet = req.quiet && p.quiet
 	}
@@ -114,6 +119,24 @@ func (l *link) take() (*request, time.Duration) {
 		n.wake() // the other link takes the other partitions
 	}
 	return req, 0
+}
+
+// maySilence returns how long the broker may send no byte while an answer is due.
+func (n *node) maySilence(now time.Time) time.Duration {
+	if n.slowAt.IsZero() || now.Sub(n.slowAt) >= slowFor {
+		return silence
+	}
+	return n.silence
+}
+
+// heard adapts the time for which the broker may be silent to how a request has ended. If that time has ended it, the next one gets
+// twice as much: a broker that reads from slow storage would begin the same answer anew each time, and never be read.
+func (n *node) heard(req *request, err error, now time.Time) {
+	if silent, ok := errors.AsType[*silentError](err); ok {
+		n.silence, n.slowAt = min(2*silent.after, n.of.settings.maxSilence), now
+	} else if err == nil && now.Sub(req.began) > req.wait+silence {
+		n.silence, n.slowAt = max(req.silence, n.maySilence(now)), now
+	}
 }
 
 // nextPoll returns how long the next short poll may wait for messages.

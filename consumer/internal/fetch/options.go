@@ -19,8 +19,11 @@ const (
 	minFetch = 16 << 10
 	// maxFetch is the largest number of bytes that a request asks for of a partition that is alone in it.
 	maxFetch = math.MaxInt32
-	// silence is how long a connection may bring no byte while an answer is due.
+	// silence is how long a connection may bring no byte while an answer is due. Where that has ended a request, the next one gets
+	// twice as long, up to Config.Net.ReadTimeout.
 	silence = 5 * time.Second
+	// slowFor is how long a broker gets more time than silence after it has needed more.
+	slowFor = time.Minute
 	// minShortPoll and maxShortPoll bound how long the second connection of a broker waits for messages; the time doubles while
 	// no messages come. A partition that becomes ready meanwhile waits for the end of the poll.
 	minShortPoll = time.Millisecond
@@ -65,8 +68,8 @@ type Dialer interface {
 // Options of a [Fetcher]. The zero value works.
 type Options struct {
 	// Config is sarama's configuration: security, version, fetch sizes, isolation level and rack. Consumer.Fetch.Default is the
-	// size that a partition is fetched with, Fetch.MaxBytes bounds an answer, Fetch.Max is ignored. Config is copied. nil is
-	// sarama.NewConfig.
+	// size that a partition is fetched with, Fetch.MaxBytes bounds an answer, Fetch.Max is ignored. Net.ReadTimeout bounds how long
+	// a slow broker may send no byte while an answer is due. Config is copied. nil is sarama.NewConfig.
 	Config *sarama.Config
 
 	// Dialer opens the connections, before TLS. nil dials as Config says.
@@ -101,6 +104,8 @@ type settings struct {
 	lease   time.Duration // how long a follower is fetched from
 	next    nextOffset    // reads a field of sarama's
 	errs    *errlog.Log
+
+	maxSilence time.Duration // the longest time for which a broker may send no byte while an answer is due
 }
 
 func newSettings(opts Options) (settings, error) {
@@ -128,6 +133,7 @@ func newSettings(opts Options) (settings, error) {
 		Options: opts, fetch: max(int(c.Consumer.Fetch.Default), MinFetch), answer: c.Consumer.Fetch.MaxBytes,
 		version: requestVersion(c.Version), lease: c.Metadata.RefreshFrequency,
 		next: nextOffsetIn(reflect.TypeFor[sarama.FetchResponseBlock]()), errs: opts.Errors,
+		maxSilence: max(c.Net.ReadTimeout, silence),
 	}
 	if s.errs == nil {
 		s.errs = errlog.New(defaultlog.Or(nil))
