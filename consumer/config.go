@@ -130,7 +130,7 @@ func (n *notHonoured) reading(c, d *sarama.Config) {
 		n.note("Consumer.Fetch.Default", r.Fetch.Default, fmt.Sprintf("%d at least", fetch.MinFetch))
 	}
 	if r.Fetch.Max != was.Fetch.Max {
-		n.note("Consumer.Fetch.Max", r.Fetch.Max, "messages of any size are read; Options.BufferBytes bounds the memory")
+		n.note("Consumer.Fetch.Max", r.Fetch.Max, "messages of any size are read, as far as sarama.MaxResponseSize allows; Options.BufferBytes bounds the memory")
 	}
 	duration(n, "Consumer.MaxProcessingTime", r.MaxProcessingTime, was.MaxProcessingTime, false,
 		"a slow handler holds up no other partition, however slow it is")

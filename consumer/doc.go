@@ -163,6 +163,8 @@
 //     election has truncated the log below that message, an [ErrOffsetReset] is reported, and the partition continues at the
 //     first offset that was written anew. The leader epoch is committed with the position (Config.Version 2.1 or newer), so the
 //     next owner compares too, as does a member that was restarted.
+//   - A record batch that can't be decoded, or is larger than sarama.MaxResponseSize, ends its partition ([ErrUnreadable]) when the
+//     messages before it were handed out. Nothing is passed over: docs/operating.md says how to go on behind the batch.
 //   - A partition that makes no progress for 30 s although it has messages to read is fetched anew, once a minute at most;
 //     kiel_consumer_fetch_resets_total counts that. An answer that takes long is no lack of progress.
 //

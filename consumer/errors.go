@@ -7,6 +7,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -71,6 +72,12 @@ var (
 	// ErrTopicNotInSet is returned by [Group.RemoveTopic] for a topic of which the group's set has no partition. It is
 	// allocator's error.
 	ErrTopicNotInSet = allocator.ErrTopicNotInSet
+
+	// ErrUnreadable says that a record batch can't be decoded, because its checksum is wrong for instance, or that an answer with it
+	// is larger than sarama.MaxResponseSize. The messages before it are handed out. The text names the first offset that can't be
+	// read and the next one that can, and says what to do. Until then the partition stays closed, and the batch alone is tried again
+	// every few seconds.
+	ErrUnreadable = fetch.ErrUnreadable
 
 	// ErrOffsetReset says that Kafka does not have the position of a partition, or that an unclean leader election has truncated
 	// the log below the position. The text says where the partition continues.

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ type result struct {
 	past     int64  // the offset up to which an answer without records shows that the log has none; 0 if it does not
 	passed   bool   // the comparison is left out, because Kafka does not have the batch to compare; other fields are not set
 	diverges int64  // the first offset at which the log differs from the messages read; -1 if it does not, as far as known
+	first    int64  // the first offset of the answer, for an entry that probes
 }
 
 // parse reads the partition's part of an answer. It holds no lock.
@@ -32,8 +34,17 @@ func (e *entry) parse(resp *sarama.FetchResponse, s *settings) result {
 		return r
 	}
 	block := resp.GetBlock(e.p.topic, e.p.id)
-	if block == nil {
+	switch {
+	case block == nil && resp.ThrottleTime > 0:
+		r.err = fmt.Errorf("%w: throttled for %v", errQuota, resp.ThrottleTime)
+		return r
+	case block == nil:
 		r.err = errIncomplete
+		return r
+	case e.probes:
+		if r.err = block.Err; r.err == sarama.ErrNoError || r.err == sarama.ErrOffsetOutOfRange { //nolint:errorlint // bare codes
+			r.err, r.first = nil, firstOffset(block, e.ask)
+		}
 		return r
 	}
 	r.end, r.stable, r.follower = block.HighWaterMarkOffset, block.LastStableOffset, block.PreferredReadReplica
@@ -208,13 +219,16 @@ func aborts(b *sarama.RecordBatch) bool {
 	return len(b.Records) > 0 && len(b.Records[0].Key) >= 4 && binary.BigEndian.Uint16(b.Records[0].Key[2:]) == 0
 }
 
-// apply updates the partition with the result of its entry. The fetcher's mu is held.
-func (p *Partition) apply(e *entry, r *result, now time.Time) {
-	if r.err != nil {
+// apply updates the partition with the result of its entry. received is the number of bytes of the answer. The fetcher's mu is held.
+func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
+	switch {
+	case r.err != nil:
 		p.refused(r.err, now)
 		return
-	}
-	if r.passed {
+	case e.probes:
+		p.probed(e, r.first)
+		return
+	case r.passed:
 		p.check, p.quiet = nil, false
 		return
 	}
@@ -234,7 +248,7 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		p.fail(cut)
 		return
 	}
-	if p.check == nil || r.accepted {
+	if awaited := e.check != nil && p.hunt != nil; p.check == nil && !awaited || r.accepted { // awaited: the batch at the position comes next
 		p.settle()
 	}
 	moved, missing := r.batch.Next > p.position, p.readable() > e.ask && !p.check.searches()
@@ -245,10 +259,11 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		if p.share() < e.share {
 			p.trim()
 		}
-		p.alone, p.size = false, 0
+		p.alone, p.size = p.isBeforeUnreadable(), 0
 	case p.check.searches():
 		p.alone = true
-	case missing && e.alone && p.size >= maxFetch:
+	case missing && e.alone && (p.size >= maxFetch || p.hunt != nil && e.check == nil):
+		p.hunt = nil
 		p.retry(errNoProgress)
 		return
 	case missing:
@@ -257,6 +272,9 @@ func (p *Partition) apply(e *entry, r *result, now time.Time) {
 		p.alone, p.size = true, min(2*p.fetchSize(), maxFetch)
 	default:
 		p.alone, p.size = false, 0
+	}
+	if p.hunt != nil && e.check == nil {
+		p.went(received, moved)
 	}
 	p.works(moved)
 }
@@ -289,6 +307,10 @@ func (p *Partition) push(b Batch) {
 
 // refused handles an error code of Kafka.
 func (p *Partition) refused(err error, now time.Time) {
+	if errors.Is(err, errQuota) {
+		p.starved(err, now)
+		return
+	}
 	if err != sarama.ErrOffsetOutOfRange { //nolint:errorlint // a bare code
 		p.retry(err)
 		return
@@ -297,4 +319,17 @@ func (p *Partition) refused(err error, now time.Time) {
 	p.outside = p.follower < 0 // a follower may lag behind, so the leader is asked next
 	p.follower = -1
 	p.lookAfter(now, p.backoff)
+}
+
+// starved handles an answer without messages because of a quota. The broker is the right one, and is asked again when it does not
+// throttle any more.
+func (p *Partition) starved(err error, now time.Time) {
+	p.countFailure(err)
+	p.failure = err
+	if p.failing.IsZero() {
+		p.failing = now
+	}
+	if now.Sub(p.failing) >= patience {
+		p.of.failed(kindFetch, p.String(), err)
+	}
 }

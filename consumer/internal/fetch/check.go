@@ -7,6 +7,7 @@ import "github.com/IBM/sarama"
 // searches for the first batch of a later epoch, because everything from that batch on was written anew.
 type check struct {
 	searching bool
+	least     bool  // the batch to compare is fetched alone, because more could not be decoded
 	atEnd     bool  // the log seems to end before the batch to compare, so the position itself is fetched, to learn whether Kafka has it
 	low, high int64 // the bounds of the search
 	epoch     int32 // the leader epoch that was found in place of the expected one

@@ -23,6 +23,8 @@
 //     5 s again.
 //   - After a change of leader the last batch is compared with the new leader's log (KIP-320). If the new leader has another
 //     batch at that offset, or its log ends before, [Partition.Next] returns a [TruncatedError].
+//   - A record batch that can't be decoded, or that makes an answer larger than sarama.MaxResponseSize, is an error of
+//     [Partition.Next] after the messages before it. When the partition is opened at that batch again, the batch alone is asked for.
 //   - Record batches that compaction has emptied are passed by a field that sarama does not export. With a sarama that has no such
 //     field, an answer without records is an error of [Partition.Next].
 //

@@ -13,6 +13,9 @@ var (
 	// already, and other messages may have got their offsets. A [TruncatedError] says where.
 	ErrTruncated = errors.New("the log was truncated")
 
+	// ErrUnreadable says that a record batch in Kafka can't be read. An [UnreadableError] says which, and where reading can go on.
+	ErrUnreadable = errors.New("a record batch can't be read")
+
 	// ErrClosed is returned when the partition or the fetcher is closed.
 	ErrClosed = errors.New("closed")
 
@@ -32,6 +35,8 @@ var (
 	errStall = errors.New("the partition stood still though there was something to read, fetching it anew")
 	// errIncomplete says that an answer lacks a partition that was asked for.
 	errIncomplete = errors.New("the broker's answer lacks the partition")
+	// errQuota says that an answer lacks all partitions because a quota of the broker allows no messages at the moment.
+	errQuota = errors.New("a quota of the broker for this client allows no messages at the moment")
 )
 
 // The kinds of errors in the log.

@@ -41,6 +41,7 @@ type fakeLog struct {
 	lagging  int64         // on the follower the log ends here
 	told     int64         // where Range says that the log ends; 0 for its end
 	endless  bool          // answers have no high watermark
+	spoilt   int32         // the broker whose copy of all batches has wrong checksums; 0 for none
 	part     bool          // a batch that is larger than the size asked for comes in part, as brokers before 0.10.1 send it
 }
 
@@ -80,6 +81,9 @@ type fakeCluster struct {
 	late      time.Duration  // before an answer that has something
 	throttle  time.Duration  // told once in the next answer
 	busy      bool           // other partitions' messages come first in an answer
+	starving  bool           // a quota allows no messages: answers have no partition
+	garbage   bool           // answers can't be decoded
+	racks     bool           // leaders name followers only to requests with a rack
 	known     map[key]fakeLeader
 	served    sync.WaitGroup
 }
@@ -277,6 +281,7 @@ var apiVersions = []byte{0, 0, 2, 0, 1, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0}
 type fakeRequest struct {
 	correlation uint32
 	maxBytes    int32
+	rack        bool
 	committed   bool
 	f           fakeFetch
 }
@@ -319,6 +324,8 @@ func parseFetch(b []byte) fakeRequest {
 			r.f.partitions = append(r.f.partitions, a)
 		}
 	}
+	i32() // forgotten topics
+	r.rack = str() != ""
 	slices.SortFunc(r.f.partitions, func(a, b fakeAsk) int { return int(a.id - b.id) })
 	return r
 }
@@ -374,6 +381,12 @@ func (c *fakeCluster) body(req fakeRequest) ([]byte, bool) {
 	some := c.throttle > 0
 	out = binary.BigEndian.AppendUint16(out, 0)
 	out = binary.BigEndian.AppendUint32(out, 0)
+	if c.garbage {
+		return append(out, 0xff, 0xff), true
+	}
+	if c.starving {
+		return binary.BigEndian.AppendUint32(out, 0), true
+	}
 	out = binary.BigEndian.AppendUint32(out, 1)
 	out = binary.BigEndian.AppendUint16(out, 1)
 	out = append(out, 't')
@@ -383,7 +396,7 @@ func (c *fakeCluster) body(req fakeRequest) ([]byte, bool) {
 		code, follower, l := c.check(req, a)
 		var data []byte
 		if code == 0 && follower < 0 {
-			data = l.read(a.offset, min(int(a.size), left), first && !l.part, l.endAt(req.f.broker, req.committed))
+			data = l.copyOf(req.f.broker).read(a.offset, min(int(a.size), left), first && !l.part, l.endAt(req.f.broker, req.committed))
 		}
 		left -= len(data)
 		first = first && len(data) == 0
@@ -434,7 +447,7 @@ func (c *fakeCluster) check(req fakeRequest, a fakeAsk) (code sarama.KError, fol
 		return sarama.ErrUnknownLeaderEpoch, -1, l
 	case a.offset < l.start || a.offset > max(l.endAt(req.f.broker, false), l.end*min(l.mark, 1)):
 		return sarama.ErrOffsetOutOfRange, -1, l
-	case req.f.broker == l.leader && l.follower >= 0 && l.follower != l.leader:
+	case req.f.broker == l.leader && l.follower >= 0 && l.follower != l.leader && (req.rack || !c.racks):
 		return 0, l.follower, l
 	}
 	return 0, -1, l
@@ -450,6 +463,19 @@ func (l *fakeLog) endAt(broker int32, committed bool) int64 {
 		return l.mark
 	}
 	return l.end
+}
+
+// copyOf returns a broker's copy of the log.
+func (l *fakeLog) copyOf(broker int32) *fakeLog {
+	if l.spoilt != broker {
+		return l
+	}
+	c := *l
+	c.bytes = nil
+	for _, b := range l.bytes {
+		c.bytes = append(c.bytes, append(b[:len(b)-1:len(b)-1], ^b[len(b)-1]))
+	}
+	return &c
 }
 
 // read returns the batches from offset on, the last one cut off at size. The first comes whole if whole is true.

@@ -29,6 +29,9 @@ type Fetcher struct {
 	waste   int      // bytes of answers that batches keep in memory beside their messages
 	looking [2]bool  // a search for leaders runs: in cached metadata, and in fresh ones
 	ends    ends     // the reading of ends of partitions that are not fetched
+
+	unreadable map[key]*UnreadableError // the last batch of each partition that could not be read, until the position has passed it
+
 	running bool
 	ended   bool
 	life    context.Context //nolint:containedctx // Run's context, for the goroutines of brokers that Run starts later
@@ -43,7 +46,7 @@ func New(cluster Cluster, opts Options) (*Fetcher, error) {
 	}
 	return &Fetcher{
 		settings: s, cluster: cluster, changed: make(chan struct{}, 1),
-		open: map[key]*Partition{}, nodes: map[Node]*node{},
+		open: map[key]*Partition{}, nodes: map[Node]*node{}, unreadable: map[key]*UnreadableError{},
 	}, nil
 }
 
@@ -71,6 +74,7 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 		other.trim()
 	}
 	p.look()
+	p.expect()
 	return p, nil
 }
 
@@ -265,6 +269,9 @@ func (p *Partition) assign(found finding) {
 	}
 	if cut {
 		p.check, p.alone = &check{searching: true, low: found.start, high: found.end, epoch: found.epoch}, true
+	}
+	if p.leaderEpoch != found.epoch && p.hunt != nil {
+		p.hunt = &hunt{within: 1} // the new leader may have the batch as it was
 	}
 	p.leaderEpoch = found.epoch
 	p.node = p.of.node(found.node)

@@ -40,12 +40,11 @@ func (l *link) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		req, wait := l.take()
 		if req != nil {
-			began := l.received.Load()
 			resp, err := l.fetch(req)
 			if err == nil && resp.ThrottleTime > maxThrottle {
 				l.disconnect() // sarama's Broker would wait for the whole throttle time, even after Run has ended
 			}
-			l.deliver(ctx, req, resp, err, l.received.Load()-began)
+			l.deliver(ctx, req, resp, err, l.received.Load()-req.before)
 			continue
 		}
 		timer.Reset(wait)
@@ -64,6 +63,7 @@ func (l *link) run(ctx context.Context) {
 // slow, so it gets no more time then than the shortest.
 func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
 	l.maxWait.Store(int64(req.wait))
+	req.before = l.received.Load()
 	opened := true
 	if l.broker == nil {
 		l.failure.Store(nil)
@@ -77,6 +77,7 @@ func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
 		opened = opened && l.failure.Load() == nil
 	}
 	l.silence.Store(int64(req.silence))
+	req.before = l.received.Load()
 	resp, err := l.broker.Fetch(req.wire)
 	if err == nil {
 		return resp, nil
@@ -147,11 +148,14 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 	}
 	now := time.Now()
 	l.node.heard(req, err, now)
-	if err != nil {
-		f.failed(kindBroker, l.node.about, err)
-	} else {
+	switch {
+	case err == nil:
 		f.works(kindBroker, l.node.about)
 		l.node.throttle(resp.ThrottleTime, now)
+	case isDecoding(err): // the broker has answered; a partition is to blame, or several are
+		f.works(kindBroker, l.node.about)
+	default:
+		f.failed(kindBroker, l.node.about, err)
 	}
 	for i := range req.entries {
 		e := &req.entries[i]
@@ -164,10 +168,12 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 		case isDecoding(err) && len(req.entries) > 1:
 			p.countFailure(err)
 			p.alone = true // to find the partition whose part can't be decoded
+		case isDecoding(err):
+			p.undecodable(e, err, received)
 		case err != nil:
 			p.retry(err)
 		default:
-			p.apply(e, &results[i], now)
+			p.apply(e, &results[i], received, now)
 			if received >= minFetch {
 				p.expansion = max(float64(size)/float64(received), 1)
 			}

@@ -62,6 +62,8 @@ type entry struct {
 	leader   int32  // the leader's epoch, which the request names (KIP-320)
 	ask      int64  // the offset to fetch
 	check    *check // a copy of the partition's check; nil for none
+	size     int    // the bytes to ask for
+	probes   bool   // the answer shows whether ask can be read, in a hunt
 	follower bool   // the request goes to a follower
 	alone    bool   // the request has no other entry
 	share    int    // bytes that the partition may hold
@@ -75,6 +77,7 @@ type request struct {
 	silence time.Duration // how long the broker may send no byte after that
 	quiet   bool          // the last answers had no messages of any of the partitions
 	began   time.Time
+	before  int64 // number of bytes that the connection had received when the request was sent; only the link's goroutine uses it
 }
 
 // take makes a request for the partitions that are ready and not in flight on the other link. If there are none, it returns nil
@@ -155,7 +158,7 @@ func (n *node) ready(now time.Time) (ps []*Partition, alone bool) {
 		case p.flying != nil, p.paused, !p.hasRoom():
 		case p.follower >= 0 && now.After(p.lease):
 			p.look() // the leader may name another follower, or none
-		case p.alone:
+		case p.alone, p.hunt != nil:
 			return []*Partition{p}, true
 		default:
 			ps = append(ps, p)
@@ -167,19 +170,26 @@ func (n *node) ready(now time.Time) (ps []*Partition, alone bool) {
 // add adds a partition to the request. The fetcher's mu is held.
 func (r *request) add(p *Partition, l *link, alone bool) {
 	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, leader: p.leaderEpoch, ask: p.position, follower: p.follower >= 0, alone: alone, share: p.share()}
-	size := p.fetchSize()
-	if p.check != nil {
+	e.size = min(p.fetchSize(), math.MaxInt32)
+	switch {
+	case p.check != nil:
 		c := *p.check
 		e.check, e.ask = &c, c.ask(p.position)
-		if c.searching {
-			size = minFetch // the header of the record batch is enough
+		if c.least || p.hunt != nil {
+			e.size = 1
+		} else if c.searching {
+			e.size = minFetch // the header of the record batch is enough
 		}
+	case p.hunt != nil:
+		e.ask, e.size = p.hunt.ask(p.position)
+		e.probes = p.hunt.found
+		r.wire.RackID = "" // a follower may have another copy, so the leader must not name one
 	}
 	r.entries = append(r.entries, e)
 	if p.end < 0 { // Opened waits for the first answer
 		r.wait, r.wire.MaxWaitTime = 0, 0
 	}
-	r.wire.AddBlock(p.topic, p.id, e.ask, int32(min(size, math.MaxInt32)), p.leaderEpoch)
+	r.wire.AddBlock(p.topic, p.id, e.ask, int32(e.size), p.leaderEpoch)
 	p.flying = l
 }
 

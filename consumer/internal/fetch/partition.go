@@ -57,6 +57,7 @@ type Partition struct {
 	alone     bool    // the partition is fetched in a request of its own
 	quiet     bool    // the last answer had no messages
 	check     *check  // compares the position with the new leader's log; nil when that is done
+	hunt      *hunt   // searches for a record batch that can't be read; nil for none
 
 	watched watched
 }
@@ -109,8 +110,8 @@ func (p *Partition) answerComes() bool {
 }
 
 // Next returns the next batch. It blocks until there is one, and returns ctx's cause when ctx ends first. Other errors say why
-// reading can't go on, and are returned by all later calls, too: a [RangeError] or a [TruncatedError], Kafka's refusal, or
-// [ErrClosed]. The call frees the memory of the batch before.
+// reading can't go on, and are returned by all later calls, too: a [RangeError], a [TruncatedError] or an [UnreadableError], Kafka's
+// refusal, or [ErrClosed]. The call frees the memory of the batch before.
 func (p *Partition) Next(ctx context.Context) (Batch, error) {
 	for {
 		if b, ok, err := p.take(); ok || err != nil {
@@ -319,7 +320,7 @@ func (p *Partition) trim() {
 		return
 	}
 	p.turn++ // an answer in flight continues the dropped batches
-	p.flying = nil
+	p.flying, p.hunt = nil, nil
 	p.position, p.epoch = p.handed, p.handedEpoch
 	if n > 0 {
 		p.position, p.epoch = p.queue[n-1].Next, p.queue[n-1].LeaderEpoch

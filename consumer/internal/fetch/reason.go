@@ -19,13 +19,14 @@ const (
 	Truncated    Reason = "truncated"     // the log was truncated below the position
 	Undecodable  Reason = "undecodable"   // the answer can't be decoded
 	NothingCame  Reason = "nothing_came"  // the answer lacks the partition, or its messages
+	Quota        Reason = "quota"         // the broker's quota for this client is used up
 	KafkaStorage Reason = "kafka_storage" // the broker can't read its disk
 	Other        Reason = "other"         // any other error code
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{Unreachable, NoLeader, Missing, Refused, OutOfRange, Truncated, Undecodable, NothingCame, KafkaStorage, Other}
+	return []Reason{Unreachable, NoLeader, Missing, Refused, OutOfRange, Truncated, Undecodable, NothingCame, Quota, KafkaStorage, Other}
 }
 
 // ReasonOf returns the reason of a failure.
@@ -36,6 +37,10 @@ func ReasonOf(err error) Reason {
 		return Truncated
 	case errors.Is(err, errNoProgress), errors.Is(err, errIncomplete):
 		return NothingCame
+	case errors.Is(err, errQuota):
+		return Quota
+	case errors.Is(err, ErrUnreadable):
+		return Undecodable
 	case errors.As(err, &code):
 		return reasonOf(code)
 	case isDecoding(err):

@@ -1,0 +1,212 @@
+package fetch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+const (
+	// slack is by how many bytes an answer may exceed the size that was asked for, beside a quarter of it, because of its header and
+	// of what TLS adds.
+	slack = 16 << 10
+	// maxSteps bounds the steps in which the offset behind a batch is searched. Each doubles the distance to the batch's start, and a
+	// batch has at most 1<<31 offsets.
+	maxSteps = 32
+	// tooLargeAgain is how often an answer is asked for anew that was too large. Nothing changes that but the program, and the broker
+	// sends some megabytes of the answer until the connection is closed.
+	tooLargeAgain = time.Minute
+)
+
+// An UnreadableError names a record batch that can't be read: sarama can't decode it, or an answer with it is larger than
+// sarama.MaxResponseSize. It wraps [ErrUnreadable].
+type UnreadableError struct {
+	Topic     string
+	Partition int32
+	First     int64 // the first offset that can't be read
+	Next      int64 // the first offset behind the batch that can be read, or the end of the log
+	Size      int   // the bytes of the answer if it is too large, else 0
+	Limit     int32 // sarama.MaxResponseSize when the answer was too large
+
+	cause error     // sarama's error
+	at    time.Time // when Kafka was last asked for the batch
+}
+
+// Error names the partition and both offsets, and says what to do.
+func (e *UnreadableError) Error() string {
+	if e.Size > 0 {
+		return fmt.Sprintf("consumer: read %s:%d at %d: %v: the answer has %d bytes, and sarama.MaxResponseSize is %d: set that variable to more, "+
+			"or go on at %d: %s", e.Topic, e.Partition, e.First, ErrUnreadable, e.Size, e.Limit, e.Next, runbook)
+	}
+	return fmt.Sprintf("consumer: read %s:%d at %d: %v: %v: let another replica lead, or go on at %d: %s",
+		e.Topic, e.Partition, e.First, ErrUnreadable, e.cause, e.Next, runbook)
+}
+
+// runbook says what to do about a batch that can't be read.
+const runbook = `docs/operating.md, "A batch that can't be read"`
+
+// Unwrap returns [ErrUnreadable] and sarama's error.
+func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.cause} }
+
+// hunt is the search for a record batch that can't be read. sarama decodes a whole answer or nothing of it. So the partition is
+// fetched alone, with fewer and fewer bytes: a broker ends an answer at the size that was asked for, and sends one batch whole at
+// least (KIP-74). In this way the messages before the batch are handed out. When the batch is the next one, the first offset behind
+// it is searched that can be read. The fetcher's mu guards a hunt.
+type hunt struct {
+	within int   // the batch begins within so many bytes from the position
+	found  bool  // the position is in the batch
+	cause  error // why the batch can't be read
+	size   int   // the bytes of the answer with the batch, if they are too many; else 0
+
+	// The fields below are for the search behind the batch.
+	low   int64 // an offset that can't be read
+	high  int64 // one above low that can, or at which the log has nothing; -1 as long as none is known
+	steps int   // how many offsets were tried that can't be read
+}
+
+// ask returns the offset to fetch next, and the number of bytes.
+func (h *hunt) ask(position int64) (offset int64, size int) {
+	switch {
+	case !h.found:
+		return position, max(h.within/2, 1)
+	case h.high < 0:
+		return position + 1<<h.steps, 1
+	default:
+		return h.low + (h.high-h.low)/2, 1
+	}
+}
+
+// undecodable acts on an answer to a request for the partition alone that could not be decoded. received is the number of its bytes.
+func (p *Partition) undecodable(e *entry, err error, received int64) {
+	p.countFailure(err)
+	tooLarge := sizeTooLarge(err)
+	size := max(int(received), tooLarge)
+	single := e.size == 1 || size > e.size+e.size/4+slack // the answer has no more than one batch
+	switch h := p.hunt; {
+	case e.check != nil:
+		p.checkLess(e)
+	case h != nil && h.found:
+		h.low = e.ask
+		h.steps++
+		p.hunted()
+	case e.follower: // the leader may have the batch as it was
+		p.hunt, p.follower = &hunt{within: min(e.size, size)}, -1
+		p.look()
+	case single:
+		p.hunt = &hunt{found: true, cause: err, size: tooLarge, low: p.position, high: -1}
+		p.hunted()
+	default:
+		p.hunt = &hunt{within: min(e.size, size)}
+	}
+}
+
+// checkLess has the comparison with the leader's log ask for one batch alone, because the answer can't be decoded. If that batch is
+// the one that can't be, there is nothing to compare.
+func (p *Partition) checkLess(e *entry) {
+	p.alone = true
+	if e.size == 1 {
+		p.check = nil
+		return
+	}
+	c := *e.check
+	c.least = true
+	p.check = &c
+}
+
+// hunted ends the hunt when the offset behind the batch is known, or can't be found.
+func (p *Partition) hunted() {
+	h, known := p.hunt, p.of.unreadable[key{p.topic, p.id}]
+	switch {
+	case known != nil && known.First == p.position:
+		p.give(known.Next)
+	case h.high == h.low+1:
+		p.give(h.high)
+	case h.high < 0 && h.steps >= maxSteps: // no answer can be decoded, so no batch is to blame
+		p.hunt = nil
+		p.retry(h.cause)
+	}
+}
+
+// give ends reading at the batch that can't be read. next is the offset behind it.
+func (p *Partition) give(next int64) {
+	e := &UnreadableError{
+		Topic: p.topic, Partition: p.id, First: p.position, Next: next, Size: p.hunt.size, Limit: sarama.MaxResponseSize,
+		cause: p.hunt.cause, at: time.Now(),
+	}
+	p.of.unreadable[key{p.topic, p.id}] = e
+	p.hunt = nil
+	p.fail(e)
+}
+
+// expect prepares for a batch that could not be read when the partition was open before: it is fetched alone, and with no more than
+// is needed to see whether it still can't be.
+func (p *Partition) expect() {
+	known := p.of.unreadable[key{p.topic, p.id}]
+	if known == nil || known.First < p.position {
+		return
+	}
+	switch {
+	case known.First > p.position:
+		p.alone = true
+	case known.Size > 0 && known.Limit == sarama.MaxResponseSize && time.Since(known.at) < tooLargeAgain:
+		p.fail(known)
+	default:
+		p.hunt = &hunt{within: 1}
+	}
+}
+
+// probed acts on an answer to the search behind the batch that could be decoded.
+func (p *Partition) probed(e *entry, first int64) {
+	h := p.hunt
+	if h.high = e.ask; h.low < first && first < e.ask {
+		h.high = first
+	}
+	p.hunted()
+}
+
+// went acts on an answer that was decoded during a hunt. moved says that it has raised the position.
+func (p *Partition) went(received int64, moved bool) {
+	if p.hunt.within -= int(received); p.hunt.within <= 0 || !moved {
+		p.hunt = nil // what could not be decoded can be now
+	}
+}
+
+// isBeforeUnreadable returns whether the position is before a batch that could not be read. It forgets the batch when the position has passed it.
+func (p *Partition) isBeforeUnreadable() bool {
+	if len(p.of.unreadable) == 0 {
+		return false
+	}
+	k := key{p.topic, p.id}
+	known := p.of.unreadable[k]
+	if known != nil && known.First < p.position {
+		delete(p.of.unreadable, k)
+		return false
+	}
+	return known != nil
+}
+
+// firstOffset returns the first offset of the records in a block, or other if it has none.
+func firstOffset(block *sarama.FetchResponseBlock, other int64) int64 {
+	for _, records := range block.RecordsSet {
+		if b := records.RecordBatch; b != nil {
+			return b.FirstOffset
+		}
+	}
+	return other
+}
+
+// sizeTooLarge returns the size of an answer that sarama has not read because it is larger than sarama.MaxResponseSize; 0 if err
+// says something else. sarama has the size in the text alone.
+func sizeTooLarge(err error) int {
+	var size int
+	packet, ok := errors.AsType[sarama.PacketDecodingError](err)
+	if !ok {
+		return 0
+	}
+	if _, err := fmt.Sscanf(packet.Info, "message of length %d too large", &size); err != nil || size <= int(sarama.MaxResponseSize) {
+		return 0
+	}
+	return size
+}

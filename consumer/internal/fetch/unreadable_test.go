@@ -1,0 +1,378 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/errlog"
+)
+
+// readTo reads a partition until Next returns an error, and returns the offsets that came.
+func readTo(t *testing.T, p *Partition) ([]int64, error) {
+	t.Helper()
+	var got []int64
+	for {
+		b, err := next(t, p, time.Minute)
+		if err != nil {
+			return got, err
+		}
+		for i := range b.Messages {
+			got = append(got, b.Messages[i].Offset)
+		}
+	}
+}
+
+// asked returns how many requests for a partition there were, from the first one on that from counts, and how many of them asked
+// for as much as usual.
+func asked(k *fakeCluster, id int32, from int) (requests, large int) {
+	for _, f := range k.requests()[from:] {
+		for _, a := range f.partitions {
+			if a.id == id {
+				requests++
+				if a.size >= 1<<20 {
+					large++
+				}
+			}
+		}
+	}
+	return requests, large
+}
+
+func many(n int, b batch) []batch { return slices.Repeat([]batch{b}, n) }
+
+// The messages before a batch with a wrong checksum are handed out. The error has the first offset that can't be read, and the first
+// one behind the batch. When the partition is opened again, the batch alone is asked for, and reading goes on behind it.
+func TestSpoiltBatch(t *testing.T) {
+	value := slices.Repeat([]string{strings.Repeat("x", 1000)}, 10)
+	good, bad := batch{values: value}, batch{values: value, brokenBytes: true}
+	for name, c := range map[string]struct {
+		batches     []batch
+		open        int64
+		first, next int64
+		end         int64
+	}{
+		"behind others":         {batches: slices.Concat(many(40, good), many(1, bad), many(40, good)), first: 400, next: 410, end: 810},
+		"the first":             {batches: slices.Concat(many(1, bad), many(3, good)), next: 10, end: 40},
+		"the last":              {batches: slices.Concat(many(3, good), many(1, bad)), first: 30, next: 40, end: 40},
+		"alone":                 {batches: many(1, bad), next: 10, end: 10},
+		"opened inside":         {batches: slices.Concat(many(1, good), many(1, bad), many(3, good)), open: 15, first: 15, next: 20, end: 50},
+		"of one message":        {batches: slices.Concat(many(200, batch{values: vals(1)}), many(1, batch{values: vals(1), brokenBytes: true}), many(3, good)), first: 200, next: 201, end: 231},
+		"several":               {batches: slices.Concat(many(3, good), many(3, bad), many(3, good)), first: 30, next: 60, end: 90},
+		"larger than a request": {batches: slices.Concat(many(3, good), many(1, batch{values: []string{strings.Repeat("x", 3<<20), "v"}, brokenBytes: true}), many(3, good)), first: 30, next: 32, end: 62},
+		"before a large one":    {batches: slices.Concat(many(1, bad), many(1, batch{values: []string{strings.Repeat("x", 3<<20)}})), next: 10, end: 11},
+		"behind a large one":    {batches: slices.Concat(many(1, batch{values: []string{strings.Repeat("x", 3<<20)}}), many(1, bad), many(1, good)), first: 1, next: 11, end: 21},
+		"before a gap":          {batches: slices.Concat(many(1, good), many(1, bad), []batch{{base: 100, values: vals(2)}}), first: 10, next: 20, end: 102},
+		"legacy":                {batches: slices.Concat(many(1, batch{values: vals(5), legacy: true}), many(1, bad), many(1, batch{values: vals(5), legacy: true})), first: 5, next: 15, end: 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.add(0, c.batches...)
+				k.add(1, batch{values: vals(5)})
+				beside := open(t, x, 1, 0, -1)
+				p := open(t, x, 0, c.open, -1)
+				began := time.Now()
+				got, err := readTo(t, p)
+				same(t, got, seq(c.open, c.first))
+				var bad *UnreadableError
+				if !errors.As(err, &bad) || bad.First != c.first || bad.Next != c.next || bad.Size != 0 || ReasonOf(err) != Undecodable {
+					t.Fatalf("Next: %v, want the batch from %d to %d", err, c.first, c.next)
+				}
+				for _, part := range []string{"read t:0 at " + fmt.Sprint(c.first), "CRC", "go on at " + fmt.Sprint(c.next)} {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("%q is missing in %q", part, err)
+					}
+				}
+				if n, large := asked(k, 0, 0); n > 100 || large > 4 || time.Since(began) > time.Second {
+					t.Errorf("%d requests, %d of them large, in %v", n, large, time.Since(began))
+				}
+				same(t, offsets(t, beside, 5), seq(0, 5))
+				p.Close()
+				for range 5 {
+					from := len(k.requests())
+					p := open(t, x, 0, c.first, -1)
+					if err := p.Opened(t.Context()); !errors.As(err, &bad) || bad.First != c.first || bad.Next != c.next {
+						t.Errorf("opened again: %v", err)
+					}
+					if n, large := asked(k, 0, from); n != 1 || large > 0 {
+						t.Errorf("%d requests when it was opened again, %d of them large", n, large)
+					}
+					p.Close()
+				}
+				if c.next < c.end {
+					p = open(t, x, 0, c.next, -1)
+					if b, err := next(t, p, time.Second); err != nil || b.Messages[0].Offset < c.next {
+						t.Fatalf("behind the batch: %v", err)
+					}
+					if n := p.read(func() int64 { return int64(len(x.unreadable)) }); n > 0 {
+						t.Errorf("%d batches are kept", n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A partition that is opened before the batch again hands out the messages before it again, and does not have others fetched anew.
+func TestOpenedBeforeASpoiltBatch(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(10)}, batch{values: vals(10)}, batch{values: vals(10), brokenBytes: true}, batch{values: vals(10)})
+		for range 3 {
+			p := open(t, x, 0, 5, -1)
+			got, err := readTo(t, p)
+			same(t, got, seq(5, 20))
+			var bad *UnreadableError
+			if !errors.As(err, &bad) || bad.First != 20 || bad.Next != 30 {
+				t.Fatalf("Next: %v", err)
+			}
+			p.Close()
+		}
+	})
+}
+
+// The comparison with a new leader's log does not blame the position for a batch that is before it or behind it.
+func TestSpoiltBatchBesideACheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		batches     []batch
+		first, next int64
+	}{
+		"behind": {[]batch{{values: vals(10)}, {values: vals(10)}, {values: vals(10), brokenBytes: true}, {values: vals(10)}}, 20, 30},
+		"at":     {[]batch{{values: vals(10)}, {values: vals(10), brokenBytes: true}, {values: vals(10)}}, 10, 20},
+		"before": {[]batch{{values: vals(10), brokenBytes: true}, {values: vals(10)}, {values: vals(10), brokenBytes: true}}, 20, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.change(func() { k.log(0).epoch = 5; k.known[key{"t", 0}] = fakeLeader{1, 5} })
+				k.add(0, c.batches...)
+				for range 2 {
+					from := len(k.requests())
+					p := open(t, x, 0, 10, 5)
+					got, err := readTo(t, p)
+					same(t, got, seq(10, c.first))
+					var bad *UnreadableError
+					if !errors.As(err, &bad) || bad.First != c.first || bad.Next != c.next {
+						t.Fatalf("Next: %v", err)
+					}
+					if n, large := asked(k, 0, from); n > 60 || large > 4 {
+						t.Errorf("%d requests, %d of them large", n, large)
+					}
+					p.Close()
+				}
+				from := len(k.requests())
+				p := open(t, x, 0, c.first, 5)
+				if err := p.Opened(t.Context()); !errors.Is(err, ErrUnreadable) {
+					t.Errorf("opened at the batch: %v", err)
+				}
+				if n, large := asked(k, 0, from); n > 2 || large > 0 {
+					t.Errorf("%d requests when it was opened at the batch, %d of them large", n, large)
+				}
+			})
+		})
+	}
+}
+
+// A batch whose copy on another broker is good is read there: on the leader, when a follower's copy is spoilt, and on the next
+// leader.
+func TestSpoiltCopy(t *testing.T) {
+	t.Run("of the follower", func(t *testing.T) {
+		inBubble(t, func(o *Options) { o.Config.RackID = "a" }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.racks = true
+			k.add(0, many(5, batch{values: vals(10)})...)
+			k.change(func() { k.log(0).follower, k.log(0).spoilt = 2, 2 })
+			p := open(t, x, 0, 0, -1)
+			same(t, offsets(t, p, 50), seq(0, 50))
+			time.Sleep(time.Second)
+			k.change(func() { k.log(0).spoilt = 0 })
+			k.add(0, batch{values: vals(10)})
+			same(t, offsets(t, p, 60), seq(50, 60))
+			if all := k.requests(); all[len(all)-1].broker != 2 {
+				t.Error("the follower is not asked again")
+			}
+		})
+	})
+	t.Run("of the leader", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, many(5, batch{values: vals(10)})...)
+			k.change(func() { k.log(0).spoilt = 1 })
+			p := open(t, x, 0, 0, -1)
+			if err := p.Opened(t.Context()); !errors.Is(err, ErrUnreadable) {
+				t.Fatalf("Opened: %v", err)
+			}
+			p.Close()
+			k.change(func() { k.log(0).leader, k.log(0).epoch = 2, 1 })
+			same(t, offsets(t, open(t, x, 0, 0, -1), 50), seq(0, 50))
+		})
+	})
+}
+
+// An answer above sarama.MaxResponseSize is named, with the variable. It is not asked for again at once, but when the variable has
+// changed.
+func TestAnswerTooLarge(t *testing.T) {
+	limit := sarama.MaxResponseSize
+	defer func() { sarama.MaxResponseSize = limit }()
+	for name, before := range map[string]int{"the first": 0, "behind others": 5} {
+		t.Run(name, func(t *testing.T) {
+			sarama.MaxResponseSize = 200_000
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				first := int64(before * 10)
+				k.add(0, slices.Concat(many(before, batch{values: vals(10)}), []batch{{values: []string{strings.Repeat("x", 300_000)}}, {values: vals(10)}})...)
+				p := open(t, x, 0, 0, -1)
+				got, err := readTo(t, p)
+				same(t, got, seq(0, first))
+				var bad *UnreadableError
+				if !errors.As(err, &bad) || bad.First != first || bad.Next != first+1 || bad.Size < 300_000 || bad.Size > 301_000 {
+					t.Fatalf("Next: %v", err)
+				}
+				for _, part := range []string{fmt.Sprintf("read t:0 at %d", first), "sarama.MaxResponseSize is 200000: set that variable", fmt.Sprintf("go on at %d", first+1)} {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("%q is missing in %q", part, err)
+					}
+				}
+				p.Close()
+				from := len(k.requests())
+				for range 5 {
+					p := open(t, x, 0, first, -1)
+					if err := p.Opened(t.Context()); !errors.Is(err, ErrUnreadable) {
+						t.Errorf("opened again: %v", err)
+					}
+					p.Close()
+					time.Sleep(5 * time.Second)
+				}
+				if n := len(k.requests()) - from; n > 0 {
+					t.Errorf("%d requests in the first half minute", n)
+				}
+				time.Sleep(tooLargeAgain)
+				p = open(t, x, 0, first, -1)
+				if err := p.Opened(t.Context()); !errors.Is(err, ErrUnreadable) {
+					t.Errorf("opened again: %v", err)
+				}
+				p.Close()
+				if n := len(k.requests()) - from; n != 1 {
+					t.Errorf("%d requests after a minute", n)
+				}
+				sarama.MaxResponseSize = 400_000
+				same(t, offsets(t, open(t, x, 0, first, -1), first+11), seq(first, first+11))
+			})
+		})
+	}
+}
+
+// While a partition is opened again and again at a batch that can't be read, the log has no line about its broker, which works.
+func TestSpoiltBatchIsNoFaultOfTheBroker(t *testing.T) {
+	var log bytes.Buffer
+	inBubble(t, func(o *Options) { o.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil))) }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(10)}, batch{values: vals(10), brokenBytes: true})
+		k.add(1)
+		beside := open(t, x, 1, 0, -1)
+		at := int64(0)
+		for n := range int64(7) {
+			p := open(t, x, 0, at, -1)
+			if _, err := readTo(t, p); !errors.Is(err, ErrUnreadable) {
+				t.Fatal(err)
+			}
+			at = 10
+			p.Close()
+			k.add(1, batch{values: vals(1)})
+			same(t, offsets(t, beside, n+1), []int64{n})
+			time.Sleep(5 * time.Second)
+		}
+		synctest.Wait() // for lines about what has happened
+		if log.Len() > 0 {
+			t.Errorf("logged:\n%s", log.String())
+		}
+	})
+}
+
+// If nothing of what a broker sends can be decoded, no batch is blamed.
+func TestGarbage(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(1)})
+		k.garbage = true
+		began := time.Now()
+		_, err := next(t, open(t, x, 0, 0, -1), time.Minute)
+		if took := time.Since(began); !isDecoding(err) || errors.Is(err, ErrUnreadable) || took < patience || took > 2*patience {
+			t.Errorf("Next: %v after %v", err, took)
+		}
+		if n := len(k.requests()); n > 1000 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// sarama says how large an answer is that it does not read. If this fails after an update of sarama, find out how it says so now.
+func TestSaramaSaysHowLargeAnAnswerIs(t *testing.T) {
+	limit := sarama.MaxResponseSize
+	defer func() { sarama.MaxResponseSize = limit }()
+	sarama.MaxResponseSize = 1000
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: []string{strings.Repeat("x", 5000)}})
+		var bad *UnreadableError
+		if _, err := next(t, open(t, x, 0, 0, -1), time.Second); !errors.As(err, &bad) || bad.Size < 5000 {
+			t.Errorf("Next: %v", err)
+		}
+	})
+	for _, err := range []error{nil, context.Canceled, sarama.PacketDecodingError{Info: "message of length 4 too large or too small"}, sarama.PacketDecodingError{Info: "CRC"}} {
+		if n := sizeTooLarge(err); n != 0 {
+			t.Errorf("%v: %d bytes", err, n)
+		}
+	}
+}
+
+// Under a quota an answer has no partition. The partition stays where it is, is asked for when the throttle has ended, and the error
+// names the quota.
+func TestQuota(t *testing.T) {
+	var failures tally
+	var log bytes.Buffer
+	change := func(o *Options) {
+		o.OnFailure, o.Errors = failures.add, errlog.New(slog.New(slog.NewTextHandler(&log, nil)))
+	}
+	inBubble(t, change, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(1)})
+		p := open(t, x, 0, 0, -1)
+		same(t, offsets(t, p, 1), []int64{0})
+		k.mu.Lock()
+		refreshes := k.refreshes
+		k.mu.Unlock()
+		starve := func() {
+			k.change(func() { k.starving, k.throttle = true, 3*time.Second })
+			time.Sleep(3 * time.Second)
+		}
+		starve()
+		starve()
+		k.change(func() { k.starving, k.throttle = false, 0 })
+		k.add(0, batch{values: vals(1)})
+		same(t, offsets(t, p, 2), []int64{1})
+		failures.only(t, Quota, 2, 3)
+		synctest.Wait() // for lines about what has happened
+		if log.Len() > 0 {
+			t.Errorf("logged:\n%s", log.String())
+		}
+		for range 10 {
+			starve()
+		}
+		synctest.Wait()
+		if text := log.String(); !strings.Contains(text, "kind=fetch") || !strings.Contains(text, "quota") || strings.Contains(text, "lacks") {
+			t.Errorf("logged:\n%s", text)
+		}
+		if since := p.FailingSince(); since.IsZero() {
+			t.Error("the partition does not fail")
+		}
+		k.change(func() { k.starving, k.throttle = false, 0 })
+		k.add(0, batch{values: vals(1)})
+		same(t, offsets(t, p, 3), []int64{2})
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.refreshes != refreshes || k.dials != 1 {
+			t.Errorf("%d refreshes, %d connections", k.refreshes-refreshes, k.dials)
+		}
+	})
+}
