@@ -134,5 +134,5 @@ func (s *seeded) reseed() bool {
 		return true // another goroutine has given them
 	}
 	s.seeds = now
-	return s.Client.RefreshBrokers(now) == nil
+	return s.RefreshBrokers(now) == nil
 }

@@ -234,6 +234,20 @@ func (k *Kafka) Restart() {
 	k.Start()
 }
 
+// Move ends all brokers by SIGTERM and starts them again with their data, on other ports. It returns when all serve.
+func (k *Kafka) Move() {
+	k.tb.Helper()
+	k.Stop()
+	ports := FreePorts(k.tb, len(k.nodes))
+	for i, n := range k.nodes {
+		n.port = ports[i]
+	}
+	for _, n := range k.nodes {
+		n.configure()
+	}
+	k.Start()
+}
+
 // KafkaNode is one broker. Its methods Kill, Stop, Pause, Resume, PID, Log and the like are those of its process.
 type KafkaNode struct {
 	*Process
