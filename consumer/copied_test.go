@@ -16,8 +16,8 @@ import (
 
 // inCluster has the member consume a cluster of that id.
 func (r *rig) inCluster(id string) {
-	r.membership.cluster, r.membership.kafka = id, &kafka{}
-	r.membership.kafka.cluster.answered(&id)
+	r.cluster, r.kafka = id, &kafka{}
+	r.kafka.cluster.answered(&id)
 }
 
 // An offset counts whatever the topic's id in another cluster is. Its leader epoch means nothing here.
