@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -70,8 +71,8 @@ type watched struct {
 }
 
 // Opened waits until Kafka has accepted the position. If Kafka refuses it, Opened returns the error that Next would return.
-// Opened gives up after 10 s without an answer, but not while bytes of the first answer arrive. The search for the leader goes on
-// after that, until the caller closes the partition.
+// Opened gives up after 10 s without an answer, but not while bytes of the first answer arrive, and not before a slow broker has
+// been asked a second time. The search for the leader goes on after that, until the caller closes the partition.
 func (p *Partition) Opened(ctx context.Context) error {
 	tick := time.NewTicker(patience)
 	defer tick.Stop()
@@ -102,11 +103,13 @@ func (p *Partition) Opened(ctx context.Context) error {
 }
 
 // answerComes returns whether the first request for the partition is in flight. Its connection ends if no byte comes. While bytes
-// come, a second request would only begin the same answer anew.
+// come, a second request would only begin the same answer anew. If the first request was ended by silence, the second one is waited
+// for, too, because it has more time.
 func (p *Partition) answerComes() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	return p.flying != nil && p.end < 0 && p.failure == nil
+	silent, ok := errors.AsType[*silentError](p.failure)
+	return p.flying != nil && p.end < 0 && (p.failure == nil || ok && silent.after == silence)
 }
 
 // Next returns the next batch. It blocks until there is one, and returns ctx's cause when ctx ends first. Other errors say why

@@ -27,6 +27,9 @@ func TestSlowBroker(t *testing.T) {
 				k.add(0, batch{values: vals(3)})
 				k.late = late
 				p := open(t, x, 0, 0, -1)
+				if err := p.Opened(t.Context()); late < 2*silence && err != nil { // the second request has enough time
+					t.Errorf("opened: %v", err)
+				}
 				for n := range int64(5) {
 					began := time.Now()
 					same(t, offsets(t, p, 3*n+3), seq(3*n, 3*n+3))
