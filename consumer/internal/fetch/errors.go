@@ -13,7 +13,7 @@ var (
 	// already, and other messages may have got their offsets. A [TruncatedError] says where.
 	ErrTruncated = errors.New("the log was truncated")
 
-	// ErrUnreadable says that a record batch in Kafka can't be read. An [UnreadableError] says which, and where reading can go on.
+	// ErrUnreadable says that a record batch in Kafka can't be read. An [UnreadableError] says which, and what is behind it.
 	ErrUnreadable = errors.New("a record batch can't be read")
 
 	// ErrClosed is returned when the partition or the fetcher is closed.

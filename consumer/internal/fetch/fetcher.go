@@ -270,8 +270,8 @@ func (p *Partition) assign(found finding) {
 	if cut {
 		p.check, p.alone = &check{searching: true, low: found.start, high: found.end, epoch: found.epoch}, true
 	}
-	if p.leaderEpoch != found.epoch && p.hunt != nil {
-		p.hunt = &hunt{within: 1} // the new leader may have the batch as it was
+	if p.hunt != nil && (p.hunt.found || p.leaderEpoch != found.epoch) {
+		p.hunt = &hunt{within: 1} // another leader may have the batch as it was
 	}
 	p.leaderEpoch = found.epoch
 	p.node = p.of.node(found.node)

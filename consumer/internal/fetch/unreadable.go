@@ -3,6 +3,7 @@ package fetch
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -26,12 +27,14 @@ type UnreadableError struct {
 	Topic     string
 	Partition int32
 	First     int64 // the first offset that can't be read
-	Next      int64 // the first offset behind the batch that can be read, or the end of the log
+	Next      int64 // the first offset behind the batch, where another such batch may be, or the end of the log
 	Size      int   // the bytes of the answer if it is too large, else 0
 	Limit     int32 // sarama.MaxResponseSize when the answer was too large
 
-	cause error     // sarama's error
-	at    time.Time // when Kafka was last asked for the batch
+	cause  error     // sarama's error
+	at     time.Time // when Kafka was last asked for the batch
+	leader Node      // the broker that has sent it
+	epoch  int32     // that leader's epoch
 }
 
 // Error names the partition and both offsets, and says what to do.
@@ -53,7 +56,8 @@ func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.cau
 // hunt is the search for a record batch that can't be read. sarama decodes a whole answer or nothing of it. So the partition is
 // fetched alone, with fewer and fewer bytes: a broker ends an answer at the size that was asked for, and sends one batch whole at
 // least (KIP-74). In this way the messages before the batch are handed out. When the batch is the next one, the first offset behind
-// it is searched that can be read. The fetcher's mu guards a hunt.
+// it is searched, to which somebody may have the group go. So the search must not take a later batch that can't be read for this one:
+// there may be good ones between. The fetcher's mu guards a hunt.
 type hunt struct {
 	within int   // the batch begins within so many bytes from the position
 	found  bool  // the position is in the batch
@@ -61,9 +65,17 @@ type hunt struct {
 	size   int   // the bytes of the answer with the batch, if they are too many; else 0
 
 	// The fields below are for the search behind the batch.
-	low   int64 // an offset that can't be read
-	high  int64 // one above low that can, or at which the log has nothing; -1 as long as none is known
-	steps int   // how many offsets were tried that can't be read
+	bytes int   // the bytes of the answer with the batch
+	low   int64 // the last offset that is known to be in the batch
+	high  int64 // one above low that is not; -1 as long as none is known
+	steps int   // how many offsets were tried that are in the batch
+}
+
+// isOf returns whether the answer that could not be decoded has the batch of this hunt, and not a later one. sarama's text has both
+// checksums if they differ, the one in the batch and the one computed. Other texts say less, so then the sizes must be equal, too.
+func (h *hunt) isOf(err error, size int) bool {
+	text := err.Error()
+	return text == h.cause.Error() && (size == h.bytes || strings.Contains(text, "CRC"))
 }
 
 // ask returns the offset to fetch next, and the number of bytes.
@@ -88,14 +100,18 @@ func (p *Partition) undecodable(e *entry, err error, received int64) {
 	case e.check != nil:
 		p.checkLess(e)
 	case h != nil && h.found:
-		h.low = e.ask
-		h.steps++
+		if h.isOf(err, size) {
+			h.low = e.ask
+			h.steps++
+		} else {
+			h.high = e.ask
+		}
 		p.hunted()
 	case e.follower: // the leader may have the batch as it was
 		p.hunt, p.follower = &hunt{within: min(e.size, size)}, -1
 		p.look()
 	case single:
-		p.hunt = &hunt{found: true, cause: err, size: tooLarge, low: p.position, high: -1}
+		p.hunt = &hunt{found: true, cause: err, size: tooLarge, bytes: size, low: p.position, high: -1}
 		p.hunted()
 	default:
 		p.hunt = &hunt{within: min(e.size, size)}
@@ -119,7 +135,7 @@ func (p *Partition) checkLess(e *entry) {
 func (p *Partition) hunted() {
 	h, known := p.hunt, p.of.unreadable[key{p.topic, p.id}]
 	switch {
-	case known != nil && known.First == p.position:
+	case known != nil && known.First == p.position && known.isOf(p):
 		p.give(known.Next)
 	case h.high == h.low+1:
 		p.give(h.high)
@@ -129,11 +145,16 @@ func (p *Partition) hunted() {
 	}
 }
 
+// isOf returns whether the batch that the partition's hunt has found is this one. Another leader's copy may be spoilt elsewhere.
+func (e *UnreadableError) isOf(p *Partition) bool {
+	return e.leader == p.node.at && e.epoch == p.leaderEpoch && e.cause.Error() == p.hunt.cause.Error()
+}
+
 // give ends reading at the batch that can't be read. next is the offset behind it.
 func (p *Partition) give(next int64) {
 	e := &UnreadableError{
 		Topic: p.topic, Partition: p.id, First: p.position, Next: next, Size: p.hunt.size, Limit: sarama.MaxResponseSize,
-		cause: p.hunt.cause, at: time.Now(),
+		cause: p.hunt.cause, at: time.Now(), leader: p.node.at, epoch: p.leaderEpoch,
 	}
 	p.of.unreadable[key{p.topic, p.id}] = e
 	p.hunt = nil

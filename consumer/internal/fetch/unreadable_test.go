@@ -67,7 +67,7 @@ func TestSpoiltBatch(t *testing.T) {
 		"alone":                 {batches: many(1, bad), next: 10, end: 10},
 		"opened inside":         {batches: slices.Concat(many(1, good), many(1, bad), many(3, good)), open: 15, first: 15, next: 20, end: 50},
 		"of one message":        {batches: slices.Concat(many(200, batch{values: vals(1)}), many(1, batch{values: vals(1), brokenBytes: true}), many(3, good)), first: 200, next: 201, end: 231},
-		"several":               {batches: slices.Concat(many(3, good), many(3, bad), many(3, good)), first: 30, next: 60, end: 90},
+		"equal ones":            {batches: slices.Concat(many(3, good), many(3, bad), many(3, good)), first: 30, next: 60, end: 90},
 		"larger than a request": {batches: slices.Concat(many(3, good), many(1, batch{values: []string{strings.Repeat("x", 3<<20), "v"}, brokenBytes: true}), many(3, good)), first: 30, next: 32, end: 62},
 		"before a large one":    {batches: slices.Concat(many(1, bad), many(1, batch{values: []string{strings.Repeat("x", 3<<20)}})), next: 10, end: 11},
 		"behind a large one":    {batches: slices.Concat(many(1, batch{values: []string{strings.Repeat("x", 3<<20)}}), many(1, bad), many(1, good)), first: 1, next: 11, end: 21},
@@ -120,6 +120,81 @@ func TestSpoiltBatch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever goes on where the error says gets every message that can be read, though there are several batches that can't be, and
+// good ones between them.
+func TestGoingOnBehindSpoiltBatches(t *testing.T) {
+	good := func(n int) batch { return batch{values: vals(n)} }
+	bad := func(n int, value string) batch {
+		return batch{values: slices.Repeat([]string{value}, n), brokenBytes: true}
+	}
+	for name, batches := range map[string][]batch{
+		"one behind the other":   {good(10), bad(10, "a"), bad(16, "b"), bad(3, "c"), good(10)},
+		"a good one between":     {good(10), bad(10, "a"), good(4), bad(16, "b"), good(10)},
+		"between two of a size":  {good(10), bad(10, "a"), good(4), bad(10, "b"), good(10)},
+		"single messages":        {good(1), bad(1, "a"), bad(1, "b"), bad(1, "c"), bad(1, "d"), good(1), bad(1, "e"), bad(1, "f"), bad(1, "g"), good(1)},
+		"far apart":              slices.Concat([]batch{bad(10, "a")}, many(500, good(1)), []batch{bad(100, "b")}, many(3, good(1))),
+		"many good ones between": slices.Concat([]batch{bad(9, "a")}, many(7, good(1)), []batch{bad(5000, "b")}, many(3, good(1))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.add(0, batches...)
+				var want, all []int64
+				end := int64(0)
+				for _, b := range batches {
+					if n := int64(len(b.values)); !b.brokenBytes {
+						want, end = append(want, seq(end, end+n)...), end+n
+					} else {
+						end += n
+					}
+				}
+				for at := int64(0); at < end; {
+					p := open(t, x, 0, at, -1)
+					if e, ok := errors.AsType[*UnreadableError](p.Opened(t.Context())); ok {
+						at = e.Next
+						p.Close()
+						continue
+					}
+					for at < end {
+						b, err := next(t, p, time.Second)
+						if e, ok := errors.AsType[*UnreadableError](err); ok {
+							at = e.Next
+							break
+						} else if err != nil {
+							t.Fatal(err)
+						}
+						for i := range b.Messages {
+							all = append(all, b.Messages[i].Offset)
+						}
+						at = b.Next
+					}
+					p.Close()
+				}
+				same(t, all, want)
+			})
+		})
+	}
+}
+
+// The end of a batch that one leader has sent says nothing about another leader's log.
+func TestSpoiltBatchOfAnotherLeader(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(10), brokenBytes: true}, batch{values: vals(10)})
+		expect := func(want int64) {
+			t.Helper()
+			p := open(t, x, 0, 0, -1)
+			var bad *UnreadableError
+			if err := p.Opened(t.Context()); !errors.As(err, &bad) || bad.First != 0 || bad.Next != want {
+				t.Errorf("Opened: %v, want the batch from 0 to %d", err, want)
+			}
+			p.Close()
+		}
+		expect(10)
+		k.change(func() { *k.log(0) = fakeLog{leader: 2, epoch: 1, stable: -1, follower: -1, lagging: -1} })
+		k.add(0, batch{values: vals(4), brokenBytes: true}, batch{values: vals(16)})
+		expect(4)
+	})
 }
 
 // A partition that is opened before the batch again hands out the messages before it again, and does not have others fetched anew.
