@@ -226,6 +226,9 @@ func (p *Partition) fill() bool {
 		p.end(err) // no effect if p's context has ended
 		return false
 	}
+	if len(b.Messages) > 0 {
+		p.tracker.AwaitPassed(p.ctx)
+	}
 	p.tracker.SetEpoch(b.EpochFrom, b.LeaderEpoch)
 	p.tracker.Delivered(b.Messages, b.Next)
 	p.arrived(&cursor{messages: b.Messages, next: b.Next})

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -455,6 +456,36 @@ func TestObserverHearsBeforeTheHandler(t *testing.T) {
 		<-done
 		if !slices.Equal(heard, []int64{0, 1, 2}) || !slices.Equal(got, []int64{0, 1}) {
 			t.Errorf("heard %v, handed out %v", heard, got)
+		}
+	})
+}
+
+// The first message is not handed out while a commit of a position before it may be stored, one that has passed no message: the program
+// may commit the message in a transaction, which that commit would undo.
+func TestFirstMessageWaitsForACommitInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil, nil)
+		p, s, h := newPartition(t)
+		p.tracker = r.membership.committer.Open(p.id, h, sarama.Uuid{1}, 0, "")
+		time.Sleep(2 * r.group.settings.CommitInterval)
+		answer := make(chan struct{})
+		r.store.Refuse = func(offsets.OffsetCommit) error { <-answer; return nil }
+		got := make(chan int64, 1)
+		go func() {
+			for m := range p.Messages() {
+				got <- m.Offset
+			}
+		}()
+		s.batches <- fetch.Batch{Next: 5, LeaderEpoch: -1}
+		time.Sleep(2 * r.group.settings.CommitInterval)
+		s.put(5)
+		time.Sleep(time.Second)
+		if len(got) > 0 {
+			t.Error("handed out before the answer")
+		}
+		close(answer)
+		if <-got != 5 || r.store.Get(p.id).Offset != 5 {
+			t.Errorf("stored %d", r.store.Get(p.id).Offset)
 		}
 	})
 }

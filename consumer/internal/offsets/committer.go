@@ -3,6 +3,7 @@ package offsets
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -22,15 +23,6 @@ import (
 
 // SettleTimeout bounds the last commit of a partition that is given up.
 const SettleTimeout = 10 * time.Second
-
-// content is the position of a Tracker that a commit has.
-type content int
-
-const (
-	marked    content = iota // the marked position
-	committed                // the committed position again
-	restored                 // the committed position again, before the partition is released
-)
 
 // Committer holds the Trackers of one member and commits them. Once an interval it commits all marked Trackers together. Requests
 // are committed at once; those that arrive while a commit is in flight are committed together after it.
@@ -112,6 +104,7 @@ type Committed struct {
 // commitRequest asks for the commit of one partition, or of all marked ones when tracker is nil.
 type commitRequest struct {
 	tracker *Tracker
+	content content           // marked or passed
 	answer  chan commitAnswer // has room for one answer
 }
 
@@ -234,13 +227,13 @@ func (c *Committer) Find(topic string, partition int32) *Tracker {
 // Commit stores the position of t, or of all marked partitions when t is nil, and returns when it is stored or refused, or when
 // ctx or Run ends. When t's position is stored, Commit also waits for the observer. All errors but those of ctx are reported.
 func (c *Committer) Commit(ctx context.Context, t *Tracker) error {
-	_, err := c.request(ctx, t)
+	_, err := c.request(ctx, t, marked)
 	return err
 }
 
 // request is Commit, and also returns whether Run has taken the request. If so, Run counts its result.
-func (c *Committer) request(ctx context.Context, t *Tracker) (taken bool, err error) {
-	q := commitRequest{tracker: t, answer: make(chan commitAnswer, 1)}
+func (c *Committer) request(ctx context.Context, t *Tracker, content content) (taken bool, err error) {
+	q := commitRequest{tracker: t, content: content, answer: make(chan commitAnswer, 1)}
 	select {
 	case c.requests <- q:
 	case <-ctx.Done():
@@ -292,7 +285,7 @@ func (c *Committer) Store(ctx context.Context, t *Tracker) error {
 func (c *Committer) store(ctx context.Context, t *Tracker) error {
 	wait := pause.Backoff{Growth: pause.Doubling(storeBackoff, maxStoreBackoff)}
 	for {
-		taken, err := c.request(ctx, t)
+		taken, err := c.request(ctx, t, t.due())
 		if refusal := t.mayCommit(); !taken && refusal != nil {
 			c.options.Count(t.partition, refusal, 0)
 		}
@@ -363,35 +356,6 @@ func (c *Committer) Alive(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// wanted returns the Trackers of requests.
-func (c *Committer) wanted(requests []commitRequest) map[*Tracker]content {
-	trackers := map[*Tracker]content{}
-	for _, q := range requests {
-		if q.tracker != nil {
-			trackers[q.tracker] = marked
-			continue
-		}
-		for _, t := range c.all() {
-			if t.isDirty() {
-				trackers[t] = marked
-			}
-		}
-	}
-	return trackers
-}
-
-// waiting returns the Trackers that Run commits once an interval: the marked ones. It leaves out those of whose last commit the
-// observer was not notified yet, and those that Kafka has refused for their size a moment ago.
-func (c *Committer) waiting(now time.Time) map[*Tracker]content {
-	trackers := map[*Tracker]content{}
-	for _, t := range c.all() {
-		if c.options.Auto && t.isDirty() && t.isObserved() && !t.isPaused(now) {
-			trackers[t] = marked
-		}
-	}
-	return trackers
 }
 
 // all returns all Trackers; the slice is the caller's.
@@ -473,6 +437,12 @@ func (c *Committer) send(ctx context.Context, trackers []*Tracker, contents map[
 	for _, p := range pending {
 		t := p.tracker
 		err := results[t.partition]
+		if errors.Is(err, errOvertaken) { // nothing is to be stored any more
+			answers[t] = commitAnswer{observed: p.observed}
+			close(p.answered)
+			c.notify(p, false)
+			continue
+		}
 		answers[t] = commitAnswer{err: err, observed: p.observed}
 		c.options.Count(t.partition, err, now.Sub(start))
 		close(p.answered)

@@ -38,9 +38,13 @@ var (
 	// deleted.
 	errOtherKind = otherKindError{}
 
-	// errWithdrawn is the error of a request that was not sent because one of its claims has ended. The other offsets are sent
-	// again.
-	errWithdrawn = errors.New("not sent, a claim in the request has ended")
+	// errOvertaken is the error of a commit that is not sent because the position has passed no message, and messages were handed out
+	// meanwhile. No caller gets it.
+	errOvertaken = errors.New("messages were handed out meanwhile")
+
+	// errWithdrawn is the error of a request that was not sent because one of its offsets must not be stored any more. The
+	// others are sent again.
+	errWithdrawn = errors.New("not sent, an offset in the request must not be stored any more")
 )
 
 type otherKindError struct{}

@@ -1,6 +1,7 @@
 package offsets
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -128,4 +129,88 @@ func TestOffsetsWithoutMessagesWaitForCommit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A commit of a position that has passed no message is not sent any more once a message was delivered: not if it waits for its turn
+// or its next attempt, either.
+func TestPassedOffsetOnItsWayLowersNoTransaction(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		cm.options.Report = func(err error, _ kiel.Partition) { t.Errorf("reported %v", err) }
+		p := tp("t", 0)
+		tr := openAt(t, cm, p, 0)
+		hold := make(chan struct{})
+		store.Hold = hold
+		tr.Delivered(nil, 5)
+		time.Sleep(1500 * time.Millisecond)
+		tr.AwaitPassed(t.Context())
+		tr.Delivered(messages(5), 6)
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 6}}) // in a transaction
+		close(hold)
+		time.Sleep(2 * time.Second)
+		if got := store.Get(p).Offset; got != 6 {
+			t.Errorf("stored %d", got)
+		}
+		if err := cm.Commit(t.Context(), nil); err != nil || store.Get(p).Offset != 6 {
+			t.Errorf("all committed: stored %d, %v", store.Get(p).Offset, err)
+		}
+		tr.Mark(6, "")
+		time.Sleep(2 * time.Second)
+		if got := store.Get(p); got.Offset != 6 || !got.Ours {
+			t.Errorf("marked: stored %+v", got)
+		}
+	})
+}
+
+// The first message waits for the answer to such a commit if it may be written. Without an answer the connections are aborted.
+func TestFirstMessageWaitsForThePassedOffset(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer, waits time.Duration
+		aborts        int64
+	}{
+		"answered": {1200 * time.Millisecond, 700 * time.Millisecond, 0},
+		"hung":     {time.Minute, passedWait, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+				p := tp("t", 0)
+				tr := openAt(t, cm, p, 0)
+				time.Sleep(500 * time.Millisecond)
+				store.Refuse = func(commit OffsetCommit) error {
+					time.Sleep(c.answer)
+					return commit.Authorize()
+				}
+				tr.Delivered(nil, 5)
+				time.Sleep(time.Second)
+				began := time.Now()
+				tr.AwaitPassed(t.Context())
+				if waited := time.Since(began); waited != c.waits || cm.aborts.Load() != c.aborts {
+					t.Errorf("waited for %v, %d aborts", waited, cm.aborts.Load())
+				}
+				time.Sleep(2 * time.Minute)
+				if got := store.Get(p).Offset; got != 5*(1-c.aborts) {
+					t.Errorf("stored %d", got)
+				}
+			})
+		})
+	}
+}
+
+// The first message waits no longer than its partition is open.
+func TestFirstMessageOfARevokedPartitionWaitsForNothing(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		tr := openAt(t, cm, tp("t", 0), 0)
+		store.Refuse = func(OffsetCommit) error {
+			time.Sleep(time.Minute)
+			return nil
+		}
+		tr.Delivered(nil, 5)
+		time.Sleep(1500 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		tr.AwaitPassed(ctx)
+		if waited := time.Since(began); waited != 100*time.Millisecond || cm.aborts.Load() != 0 {
+			t.Errorf("waited for %v, %d aborts", waited, cm.aborts.Load())
+		}
+	})
 }

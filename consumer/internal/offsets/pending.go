@@ -34,26 +34,30 @@ func (p *pendingCommit) authorize() error {
 	if err := p.tracker.mayCommit(); err != nil {
 		return err
 	}
-	if !p.markSent(now) {
-		return fmt.Errorf("consumer: commit %s: %w", p.tracker.partition, ErrEnded)
+	if err := p.markSent(now); err != nil {
+		return fmt.Errorf("consumer: commit %s: %w", p.tracker.partition, err)
 	}
 	return nil
 }
 
-// markSent marks the commit as one that may be written to the present connections. It returns false if the Tracker has ended. It
-// reads the number of aborts under the Tracker's mutex, so p.aborts never decreases.
-func (p *pendingCommit) markSent(authorized time.Time) bool {
+// markSent marks the commit as one that may be written to the present connections. It returns an error if the Tracker has ended, or
+// if the commit is that of a passed position and messages may have been handed out. It reads the number of aborts under the Tracker's
+// mutex, so p.aborts never decreases.
+func (p *pendingCommit) markSent(authorized time.Time) error {
 	t := p.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed && t.awaited != p {
-		return false
+	switch {
+	case t.closed && t.awaited != p:
+		return ErrEnded
+	case p.content == passed && t.begun.Load():
+		return errOvertaken
 	}
 	p.sent, p.aborts = true, p.committer.aborts.Load()
 	if authorized.After(p.authorized) {
 		p.authorized = authorized
 	}
-	return true
+	return nil
 }
 
 // authorizedAt returns when the commit was last authorized: at the write of its request, or at a later write.
@@ -85,11 +89,14 @@ func (p *pendingCommit) offsetCommit() OffsetCommit {
 func (t *Tracker) prepare(c *Committer, content content) *pendingCommit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if content == passed && t.used {
+		content = marked
+	}
 	p := &pendingCommit{
 		position: t.committed, content: content, tracker: t, committer: c, prepared: time.Now(),
 		answered: make(chan struct{}), observed: make(chan struct{}),
 	}
-	if content == marked {
+	if content == marked || content == passed {
 		p.position = t.position()
 	}
 	if t.last != nil {
@@ -130,7 +137,7 @@ func (c *Committer) notify(p *pendingCommit, stored bool) {
 	notify()
 }
 
-// abort aborts the connections if p may be on one of them. p's Tracker has ended. The other commits of the same request are sent
+// abort aborts the connections if p may be on one of them. p is not marked as sent any more: its Tracker has ended, or has begun. The other commits of the same request are sent
 // again.
 //
 // When many partitions are given up at once, the first abort is enough for all, unless one of their commits was sent again in

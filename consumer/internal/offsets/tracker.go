@@ -29,7 +29,7 @@ type position struct {
 	epoch  int32  // the leader epoch of the record batch before offset; -1 when it is not known
 }
 
-// Tracker is the position of one open partition. Its methods may be called from any goroutine; none blocks.
+// Tracker is the position of one open partition. Its methods may be called from any goroutine; none blocks, but AwaitPassed.
 type Tracker struct {
 	number    int64 // the number of the Tracker among those of its Committer, in order of opening
 	partition kiel.Partition
@@ -63,6 +63,7 @@ type Tracker struct {
 	hadLost   bool           // a lost text was reported
 	resumeAt  time.Time      // until then the position is not committed once an interval
 
+	begun     atomic.Bool   // messages may have been handed out; set under mu
 	windowed  atomic.Bool   // Done was called
 	size      int64         // how many messages may be handed out from the oldest unmarked one on
 	tail      int64         // the offset after the last delivered message
@@ -156,7 +157,8 @@ func (t *Tracker) Done(offset int64) bool {
 //
 // If all messages before such offsets are marked, the position moves past them, and is committed as a mark is. Before the user's
 // first mark it is committed only while no message was delivered and the position is not left alone: the user may commit messages
-// in transactions, and a later commit of the Tracker would lower theirs.
+// in transactions, and a later commit of the Tracker would lower theirs. From the first message on
+// such a commit is not written any more. For one that was written before, AwaitPassed has waited.
 func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,6 +173,7 @@ func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 		t.tail = messages[n-1].Offset + 1
 		marked = t.next >= t.tail // marked before it was delivered
 		t.passed = t.passed && t.used
+		t.begun.Store(true)
 		t.window.deliver(messages, max(next, t.tail))
 		t.window.markTo(t.next)
 	}
