@@ -2,7 +2,6 @@ package offsets
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -125,25 +124,40 @@ func TestOffsetThatIsTooLargeAlone(t *testing.T) {
 	}
 }
 
-// If no request is answered, the offsets of the others are not tried one after the other.
+// If no request is answered, or each answer says to ask again, the offsets of the others are not tried one after the other, whatever
+// offsets may not be sent any more.
 func TestDividedCommitWithoutACoordinator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{commit: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){
-			func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error) {
-				return nil, errors.New("connection reset")
-			},
-		}}
-		es, began := withText(300, strings.Repeat("x", 4000)), time.Now()
-		es[299].Authorize = func() error { return ErrLost }
-		got := s.store().Commit(t.Context(), es)
-		if took := time.Since(began); took > 2*time.Second || len(s.commits) != storeAttempts {
-			t.Errorf("%d requests in %v", len(s.commits), took)
-		}
-		for i := range int32(300) {
-			err := got[tp("t", i)]
-			if err == nil || errors.Is(err, ErrLost) != (i == 299) || i < 299 && fmt.Sprint(err) != fmt.Sprintf("consumer: commit t:%d: connection reset", i) {
-				t.Errorf("t:%d: %v", i, err)
-			}
-		}
-	})
+	for _, fault := range []error{errors.New("connection reset"), sarama.ErrOffsetsLoadInProgress} {
+		t.Run(fault.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{commit: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){
+					func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error) {
+						kerr, answers := errors.AsType[sarama.KError](fault)
+						if !answers {
+							return nil, fault
+						}
+						resp := &sarama.OffsetCommitResponse{}
+						for id := range int32(300) {
+							resp.AddError("t", id, kerr)
+						}
+						return resp, nil
+					},
+				}}
+				es, began := withText(300, strings.Repeat("x", 4000)), time.Now()
+				for i := 49; i < 300; i += 50 {
+					es[i].Authorize = func() error { return ErrLost }
+				}
+				got := s.store().Commit(t.Context(), es)
+				if took := time.Since(began); took > 2*time.Second || len(s.commits) != storeAttempts {
+					t.Errorf("%d requests in %v", len(s.commits), took)
+				}
+				for i := range int32(300) {
+					err := got[tp("t", i)]
+					if lost := i%50 == 49; errors.Is(err, ErrLost) != lost || errors.Is(err, fault) == lost {
+						t.Errorf("t:%d: %v", i, err)
+					}
+				}
+			})
+		})
+	}
 }

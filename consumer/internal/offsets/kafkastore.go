@@ -149,9 +149,10 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 }
 
 // send stores cs in one request, and sends those again that a later attempt may store. It returns those that Kafka refused because
-// they are too large together, without adding them to out. If all of cs have failed alike, it returns their error.
+// they are too large together, without adding them to out. If no answer
+// has decided about any of cs, it returns the error.
 func (o *KafkaStore) send(ctx context.Context, cs []OffsetCommit, out map[kiel.Partition]error) (large []OffsetCommit, _ error) {
-	pending := cs
+	pending, decided := cs, false
 	err := ask(ctx, o, storeAttempts, false, func() func(Coordinator) (*sarama.OffsetCommitResponse, error) {
 		pending = permitted(pending, out)
 		if len(pending) == 0 {
@@ -183,11 +184,12 @@ func (o *KafkaStore) send(ctx context.Context, cs []OffsetCommit, out map[kiel.P
 				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w", e.Partition, markRefused(kerr))
 			}
 		}
+		decided = decided || len(again) < len(pending)
 		pending = again
 		return last
 	})
 	failed(pending, err, out)
-	if len(pending) < len(cs) {
+	if decided {
 		err = nil
 	}
 	return large, err
