@@ -22,12 +22,20 @@ const (
 	maxTextBytes = 32_000
 	// refusedPause is how long an offset is not committed once an interval after Kafka has refused it for its size.
 	refusedPause = time.Minute
+	// learnedFor is for how long texts are taken for too long after a broker has refused one. Brokers may be given another limit.
+	learnedFor = 10 * time.Minute
 )
 
 // textLimit knows how long the texts are that brokers take. Its zero value is for brokers that take any.
 type textLimit struct {
-	learned atomic.Int64 // in UTF-16 code units; 0 as long as none was refused
-	taken   int          // the longest text that was stored, if that is longer than MaxText; belongs to Run
+	learned atomic.Pointer[learned] // nil as long as none was refused
+	taken   int                     // the longest text that was stored, if that is longer than MaxText; belongs to Run
+}
+
+// learned is how long texts may be, as a refusal says. It does not change.
+type learned struct {
+	limit int       // in UTF-16 code units
+	until time.Time // until when limit counts
 }
 
 // fits returns whether brokers may take text.
@@ -35,8 +43,9 @@ func (l *textLimit) fits(text string) bool {
 	if l == nil || text == "" {
 		return true
 	}
-	limit := int(l.learned.Load())
-	return len(text) <= maxTextBytes && (limit == 0 || len(text) <= limit || units(text) <= limit)
+	known := l.learned.Load()
+	return len(text) <= maxTextBytes &&
+		(known == nil || len(text) <= known.limit || units(text) <= known.limit || !time.Now().Before(known.until))
 }
 
 // refused stores that a broker has refused text.
@@ -45,8 +54,9 @@ func (l *textLimit) refused(text string) {
 	if most := max(MaxText, l.taken); limit > most {
 		limit = most
 	}
-	if known := int(l.learned.Load()); known == 0 || limit < known {
-		l.learned.Store(int64(max(limit, 1)))
+	now := time.Now()
+	if known := l.learned.Load(); known == nil || limit < known.limit || !now.Before(known.until) {
+		l.learned.Store(&learned{limit: max(limit, 1), until: now.Add(learnedFor)})
 	}
 }
 

@@ -87,6 +87,34 @@ func TestTextThatKafkaRefuses(t *testing.T) {
 	}
 }
 
+// A limit that was learned is not for ever: brokers may be given another one.
+func TestLongTextsAreTriedAgain(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		said, refusals := limitTexts(cm, store, 4096)
+		p := tp("t", 0)
+		tr := openAt(t, cm, p, 0)
+		long := strings.Repeat("x", 5000)
+		mark := func(offset int64, want string) {
+			t.Helper()
+			tr.Mark(offset, long)
+			time.Sleep(2 * time.Second)
+			if s := store.Get(p); s.Offset != offset || s.Text != want {
+				t.Errorf("stored %d with %d characters", s.Offset, len(s.Text))
+			}
+		}
+		mark(1, "")
+		time.Sleep(learnedFor)
+		mark(2, "")
+		if *refusals != 2 || said.lost != 2 {
+			t.Errorf("%d refusals, %+v", *refusals, said)
+		}
+		store.Refuse = nil
+		mark(3, "")
+		time.Sleep(learnedFor)
+		mark(4, long)
+	})
+}
+
 // The first text that is refused may be that of the last commit before a release.
 func TestTextRefusedAtTheRelease(t *testing.T) {
 	for name, auto := range map[string]bool{"AutoCommit": true, "without AutoCommit": false} {
