@@ -63,10 +63,13 @@ func (p *Partition) readEnd(wait time.Duration) (read <-chan struct{}, left time
 	return e.reading, wait
 }
 
-// isOutdated returns whether the end of a partition is older than age, and may be asked for. That of one that can't be fetched may
-// not. The fetcher's mu is held.
+// isOutdated returns whether the end of a partition is older than age, and may be asked for. That of one whose fetches fail may not,
+// but if it was paused or filled up while they did, no fetch shows that Kafka answers again. The fetcher's mu is held.
 func (p *Partition) isOutdated(now time.Time, age time.Duration) bool {
-	return !p.closed && p.err == nil && p.end >= 0 && p.failing.IsZero() && min(now.Sub(p.endAt), now.Sub(p.listedAt)) > age
+	if p.closed || p.err != nil || p.end < 0 || !p.failing.IsZero() && !p.paused && p.hasRoom() {
+		return false
+	}
+	return min(now.Sub(p.endAt), now.Sub(p.listedAt)) > age
 }
 
 // readEnds asks Kafka for the ends of partitions, by topic, and stores them. It blocks, in a goroutine of its own.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/IBM/sarama"
 )
 
 // fullAndPaused returns a partition that has no room and one that is paused, beside one that is fetched. Each has n messages, of
@@ -168,5 +170,21 @@ func TestEndsOfWhatIsNotRead(t *testing.T) {
 		if n := k.asked(); !slices.Equal(n, []int{1}) {
 			t.Errorf("asked for the ends of %v partitions, want that of the paused one", n)
 		}
+	})
+}
+
+// The end of a partition that was paused while it could not be fetched is read again as soon as Kafka answers.
+func TestEndOfPausedThatWasFailing(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(3)})
+		p := open(t, x, 0, 0, -1)
+		time.Sleep(time.Second)
+		p.Pause() // a long poll is in flight
+		k.change(func() { k.log(0).err = sarama.ErrNotLeaderForPartition })
+		time.Sleep(2 * time.Second)
+		k.change(func() { k.log(0).err = 0 })
+		k.add(0, batch{values: vals(997)})
+		time.Sleep(endAge)
+		lags(t, "paused while it failed", 1000, p)
 	})
 }
