@@ -378,7 +378,6 @@ const endWait = 500 * time.Millisecond
 // is older than 5 s, because the partition is paused or its buffer is full, HighWatermark has a broker asked, and a later call
 // returns the answer; see Lag.
 func (p *Partition) HighWatermark() int64 {
-	p.source.Freshen(0)
 	return p.source.HighWatermark()
 }
 

@@ -29,7 +29,7 @@ type source interface {
 	// Freshen has Kafka asked for the end if the partition was not fetched lately, and waits for the answer for wait at most.
 	Freshen(wait time.Duration)
 	// HighWatermark returns the offset after the last message that all in-sync replicas have, according to the newest answer of a
-	// broker.
+	// broker. It has Kafka asked as Freshen does, and does not block.
 	HighWatermark() int64
 	// End returns the offset after the last readable message, according to the newest answer of a broker; -1 before the first
 	// answer.

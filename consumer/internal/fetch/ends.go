@@ -40,9 +40,14 @@ func (p *Partition) Freshen(wait time.Duration) {
 // readEnd starts a read of the ends that are old, if this partition's is and no read is under way. It returns a channel that is
 // closed when the read has ended, nil if there is none, and how much is left of wait since the read began.
 func (p *Partition) readEnd(wait time.Duration) (read <-chan struct{}, left time.Duration) {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	return p.refreshEnd(wait)
+}
+
+// refreshEnd is readEnd for a caller that holds the fetcher's mu.
+func (p *Partition) refreshEnd(wait time.Duration) (read <-chan struct{}, left time.Duration) {
 	f := p.of
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	now, e := time.Now(), &f.ends
 	switch {
 	case !p.isOutdated(now, endAge):
@@ -68,6 +73,9 @@ func (p *Partition) readEnd(wait time.Duration) (read <-chan struct{}, left time
 func (p *Partition) isOutdated(now time.Time, age time.Duration) bool {
 	if p.closed || p.err != nil || p.end < 0 || !p.failing.IsZero() && !p.paused && p.hasRoom() {
 		return false
+	}
+	if l := p.flying; l != nil && l.request != nil && now.Sub(l.request.began.Add(l.request.wait)) <= age {
+		return false // had the end changed, the broker would have answered before the poll's end
 	}
 	return min(now.Sub(p.endAt), now.Sub(p.listedAt)) > age
 }

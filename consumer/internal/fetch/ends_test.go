@@ -173,6 +173,22 @@ func TestEndsOfWhatIsNotRead(t *testing.T) {
 	})
 }
 
+// A question about a partition costs no request and no time while a long poll for it is in flight, however long it may wait for
+// messages.
+func TestEndDuringALongPoll(t *testing.T) {
+	inBubble(t, func(o *Options) { o.Config.Consumer.MaxWaitTime = 20 * time.Second }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.slowEnds = time.Second
+		k.add(0, batch{values: vals(3)})
+		p := open(t, x, 0, 0, -1)
+		time.Sleep(18 * time.Second)
+		began := time.Now()
+		lags(t, "a long poll is in flight", 3, p)
+		if n := k.asked(); len(n) != 0 || time.Since(began) != 0 {
+			t.Errorf("asked for ends of %v partitions, waited for %v", n, time.Since(began))
+		}
+	})
+}
+
 // The end of a partition that was paused while it could not be fetched is read again as soon as Kafka answers.
 func TestEndOfPausedThatWasFailing(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {

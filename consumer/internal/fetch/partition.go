@@ -176,9 +176,13 @@ func (p *Partition) Resume() {
 func (p *Partition) String() string { return p.topic + ":" + strconv.Itoa(int(p.id)) }
 
 // HighWatermark returns the offset after the last message that all in-sync replicas have, according to the last answer. It is -1
-// before the first answer. While the partition is not fetched, Freshen brings it up to date.
+// before the first answer. HighWatermark does not block: if the partition is not fetched, it has the end read again as Freshen does,
+// for later calls. While a request for the partition is in flight, HighWatermark does not look at the clock.
 func (p *Partition) HighWatermark() int64 {
 	return p.read(func() int64 {
+		if p.flying == nil {
+			p.refreshEnd(0)
+		}
 		switch {
 		case !p.listedAt.After(p.endAt):
 			return p.end
