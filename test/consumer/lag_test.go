@@ -144,6 +144,35 @@ func TestHighWaterMarkOfAFullBuffer(t *testing.T) {
 	})
 }
 
+// The lag of a partition whose buffer is full is that of now after its leader has moved, too: no fetch notices the move.
+func TestLagAfterTheLeaderHasMoved(t *testing.T) {
+	inRig(t, 1, func(t *testing.T, r *rig) {
+		r.fill(1000, 0)
+		m, reg := r.watchedMember("a", func(o *consumer.Options) { o.BufferBytes = 512 << 10 })
+		hung := newGate()
+		defer hung.open()
+		m.runWith(func(_ context.Context, p *consumer.Partition) error {
+			for range p.Messages() {
+				hung.wait()
+			}
+			return nil
+		})
+		until(t, "the handler hangs", func() bool { return hung.waiting.Load() == 1 })
+		for to := range int32(2) { // one of them is not the leader now
+			if err := r.kafka.MoveTopicPartition(topic, 0, to); err != nil {
+				t.Fatal(err)
+			}
+			r.fill(1000, 0)
+			time.Sleep(6 * time.Second)
+			if lag, want := scrape(t, reg)["lag_messages{partition=0,topic=t}"], float64(1999+1000*to); lag != want {
+				t.Errorf("after the move to broker %d the lag is %v, want %v", to, lag, want)
+			}
+		}
+		hung.open()
+		m.leave()
+	})
+}
+
 // A scrape does not wait for long for brokers that do not answer.
 func TestScrapeWhileBrokersAreSilent(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -25,7 +26,7 @@ type Cluster interface {
 	// Range returns the offset of the first message of a partition and the one after the last.
 	Range(topic string, partition int32) (start, end int64, err error)
 	// Ends returns the offsets after the last readable messages of partitions, by topic and partition, by one request to each of
-	// their leaders. Partitions for which there is no answer are missing.
+	// their leaders, and another one to leaders that have moved. Partitions for which there is no answer are missing.
 	Ends(topics map[string][]int32) map[string]map[int32]int64
 }
 
@@ -62,7 +63,47 @@ func (c clientCluster) Range(topic string, partition int32) (start, end int64, e
 	return start, end, err
 }
 
+// Ends asks once more, with fresh metadata, for what the leaders that the client knows do not answer.
 func (c clientCluster) Ends(topics map[string][]int32) map[string]map[int32]int64 {
+	out := map[string]map[int32]int64{}
+	c.addEnds(out, topics)
+	missing := map[string][]int32{}
+	for topic, ids := range topics {
+		for _, id := range ids {
+			if _, ok := out[topic][id]; !ok {
+				missing[topic] = append(missing[topic], id)
+			}
+		}
+	}
+	if len(missing) > 0 && c.client.RefreshMetadata(slices.Collect(maps.Keys(missing))...) == nil {
+		c.addEnds(out, missing)
+	}
+	return out
+}
+
+// addEnds asks the leaders for ends, and adds the answers to out.
+func (c clientCluster) addEnds(out map[string]map[int32]int64, topics map[string][]int32) {
+	var (
+		all sync.WaitGroup
+		mu  sync.Mutex
+	)
+	for leader, request := range c.endRequests(topics) {
+		all.Go(func() {
+			answer, err := leader.GetAvailableOffsets(request)
+			if err != nil {
+				_ = leader.Close() // the client opens it again
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			addAnswer(out, answer)
+		})
+	}
+	all.Wait()
+}
+
+// endRequests returns a request for ends for each leader, as the client knows them.
+func (c clientCluster) endRequests(topics map[string][]int32) map[*sarama.Broker]*sarama.OffsetRequest {
 	config := c.client.Config()
 	requests := map[*sarama.Broker]*sarama.OffsetRequest{}
 	for topic, ids := range topics {
@@ -78,29 +119,11 @@ func (c clientCluster) Ends(topics map[string][]int32) map[string]map[int32]int6
 			requests[leader].AddBlock(topic, id, sarama.OffsetNewest, 1)
 		}
 	}
-	var (
-		all sync.WaitGroup
-		mu  sync.Mutex
-		out = map[string]map[int32]int64{}
-	)
-	for leader, request := range requests {
-		all.Go(func() {
-			answer, err := leader.GetAvailableOffsets(request)
-			if err != nil {
-				_ = leader.Close() // the client opens it again
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			addEnds(out, answer)
-		})
-	}
-	all.Wait()
-	return out
+	return requests
 }
 
-// addEnds adds the offsets of an answer to out.
-func addEnds(out map[string]map[int32]int64, answer *sarama.OffsetResponse) {
+// addAnswer adds the offsets of an answer to out.
+func addAnswer(out map[string]map[int32]int64, answer *sarama.OffsetResponse) {
 	for topic, blocks := range answer.Blocks {
 		for id, block := range blocks {
 			if block.Err != sarama.ErrNoError || len(block.Offsets) == 0 {
