@@ -78,6 +78,16 @@ func (b *bootstrap) ask() <-chan struct{} {
 	return done
 }
 
+// end waits for the answer of the user's client if it is asked, for closingGrace at most: nothing ends that call earlier.
+func (b *bootstrap) end() {
+	b.mu.Lock()
+	asking := b.asking
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closingGrace)
+	defer cancel()
+	kafkaconn.Await(ctx, asking)
+}
+
 // isSubset returns whether all of some are among all.
 func isSubset(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })

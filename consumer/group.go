@@ -182,6 +182,7 @@ func (g *Group) Close() error {
 			g.send(m.err)
 		}
 	}
+	g.brokers.end()
 	g.errs.close()
 	g.registerer.Close()
 	if g.endSession == nil {

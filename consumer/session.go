@@ -13,8 +13,8 @@ import (
 
 // MaxMetadata is how many characters the metadata of a mark may have, so that Kafka stores them: a broker takes 4,096 in all, unless
 // its offset.metadata.max.bytes says otherwise, and this package needs the rest for its own. Kafka counts UTF-16 code units, of which
-// a text has no more than bytes. Longer metadata are sent until a broker refuses some. From then on marks are stored without metadata
-// that are longer: the offset counts, and an [ErrMetadataLost] is reported.
+// a text has no more than bytes. Longer metadata are sent until a broker refuses some. For 10 minutes from then on marks are stored without
+// metadata that are longer: the offset counts, and an [ErrMetadataLost] is reported.
 const MaxMetadata = offsets.MaxText
 
 // groupSession is the Session of one Consume call, which Setup and Cleanup are given. It calls the call's handler.
