@@ -245,6 +245,7 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 			Topic: p.topic, Partition: p.id, Position: p.position, Diverges: r.diverges, Epoch: p.epoch, Found: r.check.epoch,
 		}
 		p.countFailure(cut)
+		p.forgetUnreadable()
 		p.fail(cut)
 		return
 	}
@@ -281,7 +282,7 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 
 // works ends the partition's back-off, and its errors in the log. moved says that the answer has raised the position.
 func (p *Partition) works(moved bool) {
-	p.failing, p.backoff = time.Time{}, 0
+	p.failing, p.hungry, p.backoff = time.Time{}, time.Time{}, 0
 	if !p.of.maySomethingFail() {
 		return
 	}
@@ -322,14 +323,14 @@ func (p *Partition) refused(err error, now time.Time) {
 }
 
 // starved handles an answer without messages because of a quota. The broker is the right one, and is asked again when it does not
-// throttle any more.
+// throttle any more. The time does not count for the patience with other errors.
 func (p *Partition) starved(err error, now time.Time) {
 	p.countFailure(err)
 	p.failure = err
-	if p.failing.IsZero() {
-		p.failing = now
+	if p.hungry.IsZero() {
+		p.hungry = now
 	}
-	if now.Sub(p.failing) >= patience {
+	if now.Sub(p.hungry) >= patience {
 		p.of.failed(kindFetch, p.String(), err)
 	}
 }

@@ -45,3 +45,28 @@ func TestFailingSince(t *testing.T) {
 		check("all is well again", 0, 0)
 	})
 }
+
+// The time for which a quota allows no messages does not count when another error is waited out.
+func TestQuotaLeavesThePatience(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(1)})
+		p := open(t, x, 0, 0, -1)
+		same(t, offsets(t, p, 1), []int64{0})
+		began := time.Now()
+		for range 5 {
+			k.change(func() { k.starving, k.throttle = true, 3*time.Second })
+			time.Sleep(3 * time.Second)
+		}
+		k.change(func() { k.starving, k.throttle, k.log(0).err = false, 0, sarama.ErrUnknown })
+		time.Sleep(6 * time.Second)
+		if since := p.FailingSince(); since.IsZero() || since.Sub(began) > 3*time.Second {
+			t.Errorf("fails since %v after the beginning", since.Sub(began))
+		}
+		k.change(func() { k.log(0).err = 0 })
+		k.add(0, batch{values: vals(1)})
+		same(t, offsets(t, p, 2), []int64{1})
+		if since := p.FailingSince(); !since.IsZero() {
+			t.Errorf("still fails since %v", since)
+		}
+	})
+}

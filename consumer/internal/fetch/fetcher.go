@@ -259,6 +259,7 @@ func (p *Partition) assign(found finding) {
 	if found.outside {
 		p.outside = false
 		if cut = p.isCutOff(found); !cut && (p.position < found.start || p.position > found.end) {
+			p.forgetUnreadable()
 			p.fail(&RangeError{Topic: p.topic, Partition: p.id, Position: p.position, Start: found.start, End: found.end})
 			return
 		}

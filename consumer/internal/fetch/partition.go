@@ -49,7 +49,8 @@ type Partition struct {
 	outside bool          // the leader has answered that position is out of range
 	due     time.Time     // when the next search is due
 	backoff time.Duration // the wait before the search after that
-	failing time.Time     // since when fetches fail; zero when they do not
+	failing time.Time     // since when fetches fail, but for quotas; zero when they do not
+	hungry  time.Time     // since when a quota of the broker allows no messages; zero when it does
 	failure error         // the newest failure
 	settled bool          // found is closed
 
@@ -225,6 +226,9 @@ func (p *Partition) FailingSince() time.Time {
 	defer p.of.mu.Unlock()
 	if p.paused || !p.hasRoom() {
 		return time.Time{}
+	}
+	if p.failing.IsZero() || !p.hungry.IsZero() && p.hungry.Before(p.failing) {
+		return p.hungry
 	}
 	return p.failing
 }

@@ -194,19 +194,23 @@ func (p *Partition) went(received int64, moved bool) {
 	}
 }
 
-// isBeforeUnreadable returns whether the position is before a batch that could not be read. It forgets the batch when the position has passed it.
+// isBeforeUnreadable returns whether the position is before a batch that could not be read. It forgets
+// the batch when the position has passed it, and when the log ends before it, as that of a topic that was made anew does.
 func (p *Partition) isBeforeUnreadable() bool {
 	if len(p.of.unreadable) == 0 {
 		return false
 	}
 	k := key{p.topic, p.id}
 	known := p.of.unreadable[k]
-	if known != nil && known.First < p.position {
+	if known != nil && (known.First < p.position || known.First >= p.end) {
 		delete(p.of.unreadable, k)
 		return false
 	}
 	return known != nil
 }
+
+// forgetUnreadable forgets the batch that could not be read, because the log is not the one that had it.
+func (p *Partition) forgetUnreadable() { delete(p.of.unreadable, key{p.topic, p.id}) }
 
 // firstOffset returns the first offset of the records in a block, or other if it has none.
 func firstOffset(block *sarama.FetchResponseBlock, other int64) int64 {

@@ -197,6 +197,32 @@ func TestSpoiltBatchOfAnotherLeader(t *testing.T) {
 	})
 }
 
+// A batch is forgotten when the log does not have it any more, as when the topic was made anew.
+func TestSpoiltBatchOfAnotherLog(t *testing.T) {
+	for _, at := range []int64{0, 10} {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.add(0, batch{values: vals(10)}, batch{values: vals(10), brokenBytes: true})
+				p := open(t, x, 0, 0, -1)
+				if _, err := readTo(t, p); !errors.Is(err, ErrUnreadable) {
+					t.Fatal(err)
+				}
+				p.Close()
+				k.change(func() { *k.log(0) = fakeLog{leader: 1, stable: -1, follower: -1, lagging: -1} })
+				k.add(0, batch{values: vals(5)})
+				p = open(t, x, 0, at, -1)
+				_, err := next(t, p, time.Second)
+				if e, ok := errors.AsType[*RangeError](err); ok != (at == 10) {
+					t.Errorf("opened at %d: %v, %v", at, err, e)
+				}
+				if n := p.read(func() int64 { return int64(len(x.unreadable)) }); n > 0 {
+					t.Errorf("opened at %d: %d batches are kept", at, n)
+				}
+			})
+		})
+	}
+}
+
 // A partition that is opened before the batch again hands out the messages before it again, and does not have others fetched anew.
 func TestOpenedBeforeASpoiltBatch(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
