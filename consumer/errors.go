@@ -75,8 +75,9 @@ var (
 
 	// ErrUnreadable says that a record batch can't be decoded, because its checksum is wrong for instance, or that an answer with it
 	// is larger than sarama.MaxResponseSize. The messages before it are handed out. The text names the first offset that can't be
-	// read and the first one behind the batch, where another such batch may be, and says what to do. Until then the partition stays
-	// closed, and the batch alone is tried again every few seconds.
+	// read and the first one behind the batch, where another such batch may be, and says what to do. Until then the partition is
+	// opened again every few seconds: messages before the batch are handed out again if they are not committed, and the batch alone is
+	// asked for.
 	ErrUnreadable = fetch.ErrUnreadable
 
 	// ErrOffsetReset says that Kafka does not have the position of a partition, or that an unclean leader election has truncated
