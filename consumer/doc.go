@@ -157,8 +157,9 @@
 //     may keep half as much memory again in use, for the brokers' answers that contain them.
 //   - Opening a partition does not wait for a long poll. A broker that is silent for 5 s while an answer is due is asked on
 //     another connection; the connection to one that sends slowly is kept. A broker that is slow to answer, as with tiered storage,
-//     gets more time when 5 s were too little, up to Config.Net.ReadTimeout. A broker that throttles is sent no fetch while its
-//     throttle time lasts, for a minute at most each time.
+//     gets more time when 5 s were too little, up to Config.Net.ReadTimeout; partitions that move away from it meanwhile are read
+//     from their new leader within about 10 s. A broker that throttles is sent no fetch while its throttle time lasts, for a minute
+//     at most each time.
 //   - After a change of leader the message read last is compared with the new leader's log, as KIP-320 demands. If an unclean
 //     election has truncated the log below that message, an [ErrOffsetReset] is reported, and the partition continues at the
 //     first offset that was written anew. The leader epoch is committed with the position (Config.Version 2.1 or newer), so the

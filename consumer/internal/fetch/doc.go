@@ -20,7 +20,8 @@
 //   - A connection that is silent for 5 s while an answer is due is closed. A connection on which bytes arrive is not closed,
 //     however slow it is. Where silence has ended a request, the broker gets twice as long for the next one, up to
 //     Config.Net.ReadTimeout, so that a broker which reads from slow storage is read. A minute after its last slow answer it gets
-//     5 s again.
+//     5 s again. While it is silent for longer than 5 s, the leaders of the partitions are searched every 5 s, and a partition that
+//     has moved is fetched from its new leader.
 //   - After a change of leader the last batch is compared with the new leader's log (KIP-320). If the new leader has another
 //     batch at that offset, or its log ends before, [Partition.Next] returns a [TruncatedError].
 //   - A record batch that can't be decoded, or that makes an answer larger than sarama.MaxResponseSize, is an error of

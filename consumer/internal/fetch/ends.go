@@ -68,8 +68,8 @@ func (p *Partition) refreshEnd(wait time.Duration) (read <-chan struct{}, left t
 	return e.reading, wait
 }
 
-// isOutdated returns whether the end of a partition is older than age, and may be asked for. That of one whose fetches fail may not,
-// but if it was paused or filled up while they did, no fetch shows that Kafka answers again. The fetcher's mu is held.
+// isOutdated returns whether the end of a partition is older than age, and may be asked for. That of one whose fetches fail may
+// not. If it was paused or filled up while they did, no fetch shows that Kafka answers again. The fetcher's mu is held.
 func (p *Partition) isOutdated(now time.Time, age time.Duration) bool {
 	if p.closed || p.err != nil || p.end < 0 || !p.failing.IsZero() && !p.paused && p.hasRoom() {
 		return false

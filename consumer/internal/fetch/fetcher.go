@@ -165,13 +165,35 @@ func (f *Fetcher) dispatch() time.Duration {
 		if len(ps) == 0 || f.looking[kind] {
 			continue // the running search wakes Run at its end
 		}
-		f.looking[kind] = true
-		for _, p := range ps {
-			p.looking = true
-		}
-		f.all.Go(func() { f.look(ps, kind) })
+		f.search(ps, kind)
 	}
 	return next
+}
+
+// search starts look. The fetcher's mu is held.
+func (f *Fetcher) search(ps []*Partition, kind int) {
+	f.looking[kind] = true
+	for _, p := range ps {
+		p.looking = true
+	}
+	f.all.Go(func() { f.look(ps, kind) })
+}
+
+// searchSlow starts a search for the leaders of the partitions whose broker may be slow: it has more time than others, and has not
+// answered in theirs. If it hangs and they have moved, they are not to wait for the end of that time. The fetcher's mu is held.
+func (f *Fetcher) searchSlow(now time.Time) {
+	var ps []*Partition
+	for _, p := range f.open {
+		if p.flying == nil || p.flying.request == nil || p.looking {
+			continue
+		}
+		if r := p.flying.request; r.silence > silence && now.Sub(r.began) > r.wait+silence {
+			ps = append(ps, p)
+		}
+	}
+	if len(ps) > 0 && !f.looking[1] {
+		f.search(ps, 1)
+	}
 }
 
 // look finds the leaders of the partitions. It blocks, in a goroutine of its own.
@@ -203,6 +225,9 @@ func (f *Fetcher) look(ps []*Partition, kind int) {
 		}
 		f.mu.Lock()
 		p.looking = false
+		if found.err == nil && p.node != nil && found.node != p.node.at && found.epoch >= p.leaderEpoch {
+			p.detach() // see searchSlow
+		}
 		if p.node == nil && p.err == nil && !p.closed {
 			p.assign(found)
 		}
@@ -333,6 +358,7 @@ func (f *Fetcher) watch() {
 			delete(f.nodes, at)
 		}
 	}
+	f.searchSlow(now)
 	f.unlock()
 	for _, p := range stuck {
 		if f.settings.OnReset != nil {

@@ -74,6 +74,27 @@ func TestSlowBroker(t *testing.T) {
 	}
 }
 
+// A broker that hangs counts as slow if nothing must be answered while a connection is opened. A partition that has moved away from
+// it is read all the same, while its request goes on.
+func TestMoveFromASlowBroker(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(3)})
+		p := open(t, x, 0, 0, -1)
+		same(t, offsets(t, p, 3), seq(0, 3))
+		k.mu.Lock()
+		k.silent[1] = true
+		k.mu.Unlock()
+		time.Sleep(18 * time.Second) // the third request is in flight, and may be silent for 20 s
+		k.change(func() { k.log(0).leader, k.log(0).epoch = 2, 1 })
+		k.add(0, batch{values: vals(1)})
+		began := time.Now()
+		same(t, offsets(t, p, 4), seq(3, 4))
+		if took := time.Since(began); took > 2*watchInterval {
+			t.Errorf("the new leader was read %v after the move", took)
+		}
+	})
+}
+
 // Net.ReadTimeout bounds how long a broker may be silent, but it has 5 s at least.
 func TestReadTimeoutBoundsSlowBrokers(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{time.Second: silence, 8 * time.Second: 8 * time.Second} {
