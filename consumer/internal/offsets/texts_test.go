@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,6 +92,13 @@ func TestTextThatKafkaRefuses(t *testing.T) {
 func TestLongTextsAreTriedAgain(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		said, refusals := limitTexts(cm, store, 4096)
+		refuse, raised := store.Refuse, new(atomic.Bool)
+		store.Refuse = func(c OffsetCommit) error {
+			if raised.Load() {
+				return nil
+			}
+			return refuse(c)
+		}
 		p := tp("t", 0)
 		tr := openAt(t, cm, p, 0)
 		long := strings.Repeat("x", 5000)
@@ -98,6 +106,7 @@ func TestLongTextsAreTriedAgain(t *testing.T) {
 			t.Helper()
 			tr.Mark(offset, long)
 			time.Sleep(2 * time.Second)
+			synctest.Wait()
 			if s := store.Get(p); s.Offset != offset || s.Text != want {
 				t.Errorf("stored %d with %d characters", s.Offset, len(s.Text))
 			}
@@ -108,7 +117,7 @@ func TestLongTextsAreTriedAgain(t *testing.T) {
 		if *refusals != 2 || said.lost != 2 {
 			t.Errorf("%d refusals, %+v", *refusals, said)
 		}
-		store.Refuse = nil
+		raised.Store(true)
 		mark(3, "")
 		time.Sleep(learnedFor)
 		mark(4, long)
