@@ -83,9 +83,13 @@ func (b *bootstrap) end() {
 	b.mu.Lock()
 	asking := b.asking
 	b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), closingGrace)
-	defer cancel()
-	kafkaconn.Await(ctx, asking)
+	if asking == nil {
+		return
+	}
+	select {
+	case <-asking:
+	case <-time.After(closingGrace):
+	}
 }
 
 // isSubset returns whether all of some are among all.

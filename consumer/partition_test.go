@@ -466,10 +466,15 @@ func TestFirstMessageWaitsForACommitInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil, nil)
 		p, s, h := newPartition(t)
-		p.tracker = r.membership.committer.Open(p.id, h, sarama.Uuid{1}, 0, "")
-		time.Sleep(2 * r.group.settings.CommitInterval)
 		answer := make(chan struct{})
-		r.store.Refuse = func(offsets.OffsetCommit) error { <-answer; return nil }
+		r.store.Refuse = func(c offsets.OffsetCommit) error {
+			if c.Offset == 5 {
+				<-answer
+			}
+			return nil
+		}
+		p.tracker = r.committer.Open(p.id, h, sarama.Uuid{1}, 0, "")
+		time.Sleep(2 * r.group.settings.CommitInterval)
 		got := make(chan int64, 1)
 		go func() {
 			for m := range p.Messages() {

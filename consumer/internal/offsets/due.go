@@ -60,7 +60,7 @@ func (t *Tracker) begin(anyway bool) *pendingCommit {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.last
-	if p != nil && !(p.content == passed && p.sent && !p.isAnswered()) {
+	if p != nil && (p.content != passed || !p.sent || p.isAnswered()) {
 		p = nil
 	}
 	if p == nil || anyway {
