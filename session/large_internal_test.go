@@ -49,7 +49,7 @@ func (s *story) losesWithoutAWrite() { s.o.lose(loss{byPeer: true, answered: tru
 
 func (s *story) refuses(size int) bool { return s.o.refuse(writeOf(size), s.now) != nil }
 
-// Which losses of connections count as caused by a server's limit, and how many are needed until writes are refused.
+// A loss of a connection counts as caused by a server's limit under some conditions, and several such losses have writes refused.
 func TestWhichLossesCount(t *testing.T) {
 	const size = 100_000
 	late := func(l *loss) { l.age = promptClose + time.Millisecond }

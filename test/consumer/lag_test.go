@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -27,6 +28,21 @@ func (r *rig) fill(n int, partitions ...int32) {
 	if err := r.prod.ProduceSync(r.t.Context(), records...).FirstErr(); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// hanging returns a member whose handler of one partition has its first message and does not return before the gate is open.
+func (r *rig) hanging(bufferBytes int) (*member, *prometheus.Registry, *gate) {
+	r.t.Helper()
+	m, reg := r.watchedMember("a", func(o *consumer.Options) { o.BufferBytes = bufferBytes })
+	hung := newGate()
+	m.runWith(func(_ context.Context, p *consumer.Partition) error {
+		for range p.Messages() {
+			hung.wait()
+		}
+		return nil
+	})
+	until(r.t, "the handler hangs", func() bool { return hung.waiting.Load() == 1 })
+	return m, reg, hung
 }
 
 // countEnds counts the requests for offsets that Kafka gets.
@@ -148,16 +164,8 @@ func TestHighWaterMarkOfAFullBuffer(t *testing.T) {
 func TestLagAfterTheLeaderHasMoved(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.fill(1000, 0)
-		m, reg := r.watchedMember("a", func(o *consumer.Options) { o.BufferBytes = 512 << 10 })
-		hung := newGate()
+		m, reg, hung := r.hanging(512 << 10)
 		defer hung.open()
-		m.runWith(func(_ context.Context, p *consumer.Partition) error {
-			for range p.Messages() {
-				hung.wait()
-			}
-			return nil
-		})
-		until(t, "the handler hangs", func() bool { return hung.waiting.Load() == 1 })
 		for to := range int32(2) { // one of them is not the leader now
 			if err := r.kafka.MoveTopicPartition(topic, 0, to); err != nil {
 				t.Fatal(err)
@@ -177,16 +185,8 @@ func TestLagAfterTheLeaderHasMoved(t *testing.T) {
 func TestScrapeWhileBrokersAreSilent(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.fill(1000, 0)
-		m, reg := r.watchedMember("a", func(o *consumer.Options) { o.BufferBytes = 256 << 10 })
-		hung := newGate()
+		m, reg, hung := r.hanging(256 << 10)
 		defer hung.open()
-		m.runWith(func(_ context.Context, p *consumer.Partition) error {
-			for range p.Messages() {
-				hung.wait()
-			}
-			return nil
-		})
-		until(t, "the handler hangs", func() bool { return hung.waiting.Load() == 1 })
 		time.Sleep(10 * time.Second)
 		r.fill(2000, 0)
 		r.kafka.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {

@@ -149,7 +149,7 @@ func TestEndsWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// What is not fetched because it is closed, or can't be, is not asked for.
+// The end of a partition that is closed, or can't be fetched, is not asked for.
 func TestEndsOfWhatIsNotRead(t *testing.T) {
 	inBubble(t, smallBuffer, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		full, paused, fetched := fullAndPaused(t, k, x, 100)

@@ -45,8 +45,8 @@ func withText(n int32, text string) []OffsetCommit {
 	return es
 }
 
-// What Kafka would refuse as one request is sent as several. Brokers may be configured to take less: then a refused request is halved,
-// and later ones are no larger.
+// A commit that Kafka would refuse as one request is sent as several. Brokers may be configured to take less: then a refused request
+// is halved, and later ones are no larger.
 func TestLargeCommitsAreDivided(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct {
