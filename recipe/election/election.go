@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -70,36 +68,19 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error
 	return err
 }
 
-const (
-	kindRefused = "refused" // the kind of the errors that are outlasted
-
-	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second // between two attempts that are refused
-)
-
 // acquire waits until a candidate is elected.
 func (e *Election) acquire(ctx context.Context) (*lock.Held, error) {
-	pauses := pause.Backoff{Growth: pause.Doubling(firstPause, longestPause)}
+	refusals := hold.NewRefusals(e.errs, "candidate")
 	for {
 		held, err := e.lock.Acquire(ctx)
 		if err == nil {
-			e.errs.OK(kindRefused, "candidate")
+			refusals.Over()
 			return held, nil
 		}
-		if !e.lock.Queued() || !e.outlasts(ctx, "candidate", err, &pauses) {
+		if !e.lock.Queued() || !refusals.Outlast(ctx, err) {
 			return nil, err
 		}
 	}
-}
-
-// outlasts reports whether err is a refusal that may be over at the next attempt. If so, it logs err and waits until it is time
-// for that attempt.
-func (e *Election) outlasts(ctx context.Context, about string, err error, pauses *pause.Backoff) bool {
-	if ctx.Err() != nil || !hold.Refused(err) {
-		return false
-	}
-	e.errs.FailedWarn(kindRefused, about, err)
-	_ = pause.Sleep(ctx, pause.Jitter(pauses.Next())) // when ctx has ended, the next attempt returns its cause
-	return true
 }
 
 // Leading reports whether a Run of this handle leads and its leadership may be relied on at this moment.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -24,7 +23,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error]
 			last  lock.Contender
 			first = true
 
-			pauses = pause.Backoff{Growth: pause.Doubling(firstPause, longestPause)}
+			refusals = hold.NewRefusals(e.errs, "leader")
 		)
 		for {
 			leader, watch, err := e.leader(ctx)
@@ -32,14 +31,13 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[lock.Contender, error]
 				if errors.Is(err, session.ErrSessionExpired) && ctx.Err() == nil {
 					continue
 				}
-				if !first && e.outlasts(ctx, "leader", err, &pauses) {
+				if !first && refusals.Outlast(ctx, err) {
 					continue
 				}
 				yield(lock.Contender{}, hold.Wrap(ctx, "election", "observe", e.lock.Path(), err))
 				return
 			}
-			pauses.Reset()
-			e.errs.OK(kindRefused, "leader")
+			refusals.Over()
 			if first || leader != last {
 				first, last = false, leader
 				if !yield(leader, nil) {

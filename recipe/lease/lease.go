@@ -10,15 +10,8 @@ import (
 
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
-)
-
-const (
-	kindRefused = "refused" // the kind of the errors that work in the background outlasts
-
-	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second // between two of its attempts that are refused
 )
 
 // NonBlockingLease is a handle on one lease for one identifier. Several goroutines may use it.
@@ -296,15 +289,13 @@ func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) 
 // insist is [NonBlockingLease.locked] for work in the background: what the servers refuse, by an ACL or a quota for instance, is
 // logged and tried again, after pauses that grow to 5 s, until life ends.
 func (l *NonBlockingLease) insist(life context.Context, f func(inner *lock.Held) error) error {
-	pauses := pause.Backoff{Growth: pause.Doubling(firstPause, longestPause)}
+	refusals := hold.NewRefusals(l.errs, "record")
 	for {
 		err := l.locked(life, f)
-		if life.Err() != nil || !hold.Refused(err) {
-			l.errs.OK(kindRefused, "record")
+		if !refusals.Outlast(life, err) {
+			refusals.Over()
 			return err
 		}
-		l.errs.FailedWarn(kindRefused, "record", err)
-		_ = pauses.Wait(life) // when life has ended, the next attempt returns its cause
 	}
 }
 

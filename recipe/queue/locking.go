@@ -19,12 +19,6 @@ import (
 // againPause is how long [LockingQueue.All] waits before an entry that could not be consumed may come again.
 const againPause = time.Second
 
-const (
-	kindRefused = "refused" // the kind of the errors that All outlasts
-
-	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second // between two of its attempts that are refused
-)
-
 // LockingQueue is a handle on one queue whose entries are held while they are worked on. Several goroutines may use it; each Get
 // holds an entry of its own.
 type LockingQueue struct {
@@ -72,18 +66,17 @@ func (q *LockingQueue) TryGet(ctx context.Context) (*Held, error) {
 // once.
 func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 	return func(yield func(*Held, error) bool) {
-		pauses := pause.Backoff{Growth: pause.Doubling(firstPause, longestPause)}
+		refusals := hold.NewRefusals(q.errs, "get")
 		for got := false; ; got = true {
 			h, err := q.Get(ctx)
-			if err != nil && got && q.outlasts(ctx, err, &pauses) {
+			if err != nil && got && refusals.Outlast(ctx, err) {
 				continue
 			}
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			pauses.Reset()
-			q.errs.OK(kindRefused, "get")
+			refusals.Over()
 			if !q.step(ctx, h, yield) {
 				return
 			}
@@ -99,17 +92,6 @@ func (q *LockingQueue) All(ctx context.Context) iter.Seq2[*Held, error] {
 			}
 		}
 	}
-}
-
-// outlasts reports whether err is a refusal that may be over at the next attempt. If so, it logs err and waits until it is time
-// for that attempt.
-func (q *LockingQueue) outlasts(ctx context.Context, err error, pauses *pause.Backoff) bool {
-	if ctx.Err() != nil || !hold.Refused(err) {
-		return false
-	}
-	q.errs.FailedWarn(kindRefused, "get", err)
-	_ = pause.Sleep(ctx, pause.Jitter(pauses.Next())) // when ctx has ended, the next attempt returns its cause
-	return true
 }
 
 // step runs the loop's body, and gives the entry back unless the body comes to its end.
