@@ -41,6 +41,7 @@ func Run(t *testing.T, target Target) {
 		t.Run(c.name, func(t *testing.T) {
 			target.run(t, func(t *testing.T) {
 				s := newScript(t, target.Open(t))
+				defer s.endSessions()
 				c.run(s)
 				s.compare(c.name)
 			})

@@ -197,20 +197,12 @@ func (r *run) dump(path string) {
 	}
 }
 
-// closeAll ends the sessions that are left, so that none expires in the middle of the next sequence.
+// closeAll ends the sessions that are left, and the connections of those that are not.
 func (r *run) closeAll() {
 	for _, w := range r.sessions {
 		_ = w.nc.Close()
 	}
-	for _, name := range r.clients {
-		if w := r.script.clients[name]; w != nil && w.session != 0 {
-			w, err := r.srv.connect(r.again(name))
-			if err == nil {
-				_, _ = w.call(zktest.OpCloseSession, nil)
-				_ = w.nc.Close()
-			}
-		}
-	}
+	r.endSessions()
 }
 
 var zxidText = regexp.MustCompile(`zxid[0-9a-f]{16}`)
