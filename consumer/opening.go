@@ -211,7 +211,7 @@ func (o *opening) run(ctx context.Context) error {
 	}
 	o.cut, o.unknown, o.settling = nil, false, 0
 	o.member.refusals.opened(o.tp)
-	o.member.works(o.tp, kindMetadata, kindFence, kindOffsets, kindFetch)
+	o.member.works(o.tp, kindMetadata, kindFence, kindOffsets) // the fetcher ends those of kindFetch
 	return o.consume(ctx, s, start)
 }
 

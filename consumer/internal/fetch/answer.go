@@ -280,13 +280,16 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	p.works(moved)
 }
 
-// works ends the partition's back-off, and its errors in the log. moved says that the answer has raised the position.
+// works ends the partition's back-off, and its errors in the log: not the one about a batch that can't be read until reading has passed
+// that batch, since the messages before it come again at each attempt. moved says that the answer has raised the position.
 func (p *Partition) works(moved bool) {
 	p.failing, p.hungry, p.backoff = time.Time{}, time.Time{}, 0
 	if !p.of.maySomethingFail() {
 		return
 	}
-	p.of.works(kindFetch, p.String())
+	if !p.isBeforeUnreadable() {
+		p.of.works(kindFetch, p.String())
+	}
 	if moved {
 		p.of.works(kindStall, p.String())
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/test/servers"
 )
 
@@ -81,4 +82,32 @@ func TestSpoiltBatch(t *testing.T) {
 	if got := committed(t, r.admin(), 0); got != 15 || a.count.Load() != want {
 		t.Errorf("%d messages were read, want %d; the stored offset is %d", a.count.Load(), want, got)
 	}
+}
+
+// While the messages before a batch that can't be read are not committed, they come again at each attempt. That is one trouble in the
+// status and in the log, and not a recovery at each attempt. It ends when the group has gone on behind the batch.
+func TestSpoiltBatchBehindUncommitted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, servers.KafkaOptions{}, 1)
+	r.config = memberConfig()
+	r.config.Consumer.Offsets.AutoCommit.Enable = false
+	for range 3 {
+		r.produce(5, 0)
+	}
+	first, next := r.spoil(7)
+	a := r.member("a")
+	until(t, "five attempts have failed", func() bool { return len(a.errors()) >= 5 && a.count.Load() >= 5*first })
+	trouble := func() status.Trouble {
+		troubles := a.group.Status().Troubles
+		if len(troubles) != 1 || troubles[0].Kind != "fetch" || troubles[0].Count < 5 {
+			t.Fatalf("troubles %+v, want one that lasts", troubles)
+		}
+		return troubles[0]
+	}
+	if end := trouble().Until; end != nil {
+		t.Errorf("the trouble ended at %v while the batch can't be read", end)
+	}
+	r.groups([]string{fmt.Sprintf("g orders 0 %d", next)}, "--reset-offsets", "--topic", "orders:0", "--to-offset", fmt.Sprint(next), "--execute")
+	until(t, "the trouble is over", func() bool { return trouble().Until != nil })
+	a.leave()
 }
