@@ -3,11 +3,12 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 const (
@@ -99,7 +100,7 @@ func send[T any](c *client, w *sending, f func(*zk.Conn) (T, error)) (T, error) 
 // unfinished returns the error of a request that was sent, or queued for sending, and has no known outcome.
 func unfinished(write bool, cause error) error {
 	if write {
-		return fmt.Errorf("%w: %w", ErrUncertain, bare{cause})
+		return operr.Because(ErrUncertain, cause)
 	}
 	return cause
 }

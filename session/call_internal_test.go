@@ -74,14 +74,15 @@ func TestGivenUpWriteAndTheEnd(t *testing.T) {
 	})
 }
 
-// TestErrorsNameThePackageOnce whatever they wrap.
-func TestErrorsNameThePackageOnce(t *testing.T) {
+// TestErrorTexts names the package once, whatever an error wraps.
+func TestErrorTexts(t *testing.T) {
 	refused := failure("multi", "/a", &MultiError{Index: 3, Err: ErrBadVersion})
 	for want, err := range map[string]error{
-		"session: get /b: no such znode":                      failure("get", "/b", ErrNoNode),
-		"session: multi /a: operation 3: version conflict":    refused,
-		"session: set /a: outcome unknown: connection lost":   failure("set", "/a", unfinished(true, errLost)),
-		"session: outcome unknown: ZooKeeper session is over": unfinished(true, ErrSessionExpired),
+		"session: multi /a: operation 3: version conflict":  refused,
+		"session: set /a: outcome unknown: connection lost": failure("set", "/a", unfinished(true, errLost)),
+		"outcome unknown: ZooKeeper session is over":        unfinished(true, ErrSessionExpired),
+		"request too large: 9 bytes, and the servers end the connection when they get 7: their jute.maxbuffer is probably smaller, and " +
+			"Options.MaxPacket should be 1 KiB less than that": &TooLargeError{Bytes: 9, Limit: 7, CostsConnection: true},
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("%q is not %q", got, want)
@@ -89,8 +90,5 @@ func TestErrorsNameThePackageOnce(t *testing.T) {
 	}
 	if m, ok := errors.AsType[*MultiError](refused); !ok || m.Index != 3 || !errors.Is(refused, ErrBadVersion) {
 		t.Error("a caller can't find the MultiError")
-	}
-	if err := (Options{Chroot: "a"}).withDefaults().validate(); err == nil || err.Error() != `option Chroot: invalid path "a": does not begin with /` {
-		t.Error(err)
 	}
 }

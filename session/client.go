@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 const (
@@ -20,8 +22,8 @@ const (
 )
 
 var (
-	errNoAddress = errors.New("session: no server name can be resolved")
-	errStale     = errors.New("session: no proof of life through this server")
+	errNoAddress = errors.New("no server name can be resolved")
+	errStale     = errors.New("no proof of life through this server")
 )
 
 // client is one go-zookeeper client, which lives as long as one ZooKeeper session. It does not connect again once that session is
@@ -135,7 +137,7 @@ func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, er
 	)
 	if err != nil {
 		c.cancel(err)
-		return nil, fmt.Errorf("session: connect: %w", err)
+		return nil, operr.New("", "connect", "", err)
 	}
 	c.zk = conn
 	go func() { // client.end waits for this goroutine, for closeLimit at most

@@ -92,7 +92,7 @@ func (n *netConn) Write(b []byte) (int, error) {
 	switch {
 	case !n.ready.Load():
 		if len(b) < connectRequestSize {
-			return 0, errors.New("session: not a connect request")
+			return 0, errors.New("not a connect request")
 		}
 		// The handshake's time limit begins here. go-zookeeper's own deadlines are ignored until the handshake is over.
 		if err := n.Conn.SetDeadline(time.Now().Add(n.limit)); err != nil {

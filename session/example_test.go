@@ -42,7 +42,7 @@ func Example() {
 	// session: create /me: znode exists true
 	// trusted: true
 	// Close: <nil>
-	// ended because of session: closed
+	// ended because of ZooKeeper session is closed
 	// trusted: false
 }
 

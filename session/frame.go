@@ -44,7 +44,7 @@ const (
 	maxGranted = 24 * time.Hour
 )
 
-var errFrame = errors.New("session: malformed frame")
+var errFrame = errors.New("malformed frame")
 
 // malformed returns an error that wraps errFrame.
 func malformed(format string, args ...any) error {

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -146,8 +145,7 @@ func (o *oversized) refuse(w sending, now instant) error {
 	if o.limit == 0 || w.size < o.limit || o.until.reached(now) {
 		return nil
 	}
-	return fmt.Errorf("%w: %d bytes, and %w when they get %d: %s", ErrTooLarge, w.size, bare{ErrCostsConnection}, o.limit,
-		"their jute.maxbuffer is probably smaller, and Options.MaxPacket should be 1 KiB less than that")
+	return &TooLargeError{Bytes: w.size, Limit: o.limit, CostsConnection: true}
 }
 
 // losses returns how many connections w has cost, and whether it is suspected at all.

@@ -82,13 +82,13 @@ func (o Op) check() error {
 	path := o.path
 	if o.op == opCreate {
 		if o.mode < Persistent || o.mode > EphemeralSequential {
-			return fmt.Errorf("session: unknown mode %d", o.mode)
+			return fmt.Errorf("unknown mode %d", o.mode)
 		}
 		if o.mode.sequential() && len(path) > 1 && path[len(path)-1] == '/' {
 			path += "0" // the name will be the number alone
 		}
 	}
-	return CheckPath(path)
+	return checkPath(path)
 }
 
 // request returns the operation as go-zookeeper's request.
@@ -170,8 +170,7 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 		}
 	}
 	if size > c.opts.MaxPacket {
-		return nil, failure(name, first, fmt.Errorf("%w: %d bytes in %d operations, the limit is %d",
-			ErrTooLarge, size, len(ops), c.opts.MaxPacket))
+		return nil, failure(name, first, &TooLargeError{Bytes: size, Operations: len(ops), Limit: c.opts.MaxPacket})
 	}
 	if w.size = size; name != multi {
 		w.size -= 2 * multiHeaderSize // the request of an operation alone

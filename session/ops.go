@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Mode is the kind of a znode to be created.
@@ -131,7 +133,7 @@ func read[T any](ctx context.Context, i *Incarnation, name string, op int32, pat
 	f func(conn *zk.Conn, full string) (T, error),
 ) (T, *Watch, error) {
 	var none T
-	if err := CheckPath(path); err != nil {
+	if err := checkPath(path); err != nil {
 		return none, nil, failure(name, path, err)
 	}
 	full := i.c.full(path)
@@ -239,7 +241,7 @@ func (i *Incarnation) Delete(ctx context.Context, path string, version int32) er
 
 // EnsurePath creates path and its parents, as far as they are missing, as persistent znodes with empty data.
 func (i *Incarnation) EnsurePath(ctx context.Context, path string) error {
-	if err := CheckPath(path); err != nil {
+	if err := checkPath(path); err != nil {
 		return failure("ensure", path, err)
 	}
 	// Somebody may delete a parent meanwhile; that is tried again, but not for ever.
@@ -289,24 +291,10 @@ func (s *Session) EphemeralSize(path string, mode Mode) int {
 // MaxPacket returns the size of the largest request that is sent, in bytes: Options.MaxPacket.
 func (i *Incarnation) MaxPacket() int { return i.c.opts.MaxPacket }
 
-// failure returns the error of an operation on a path.
+// failure returns the error of an operation on a path. A path that is not valid is quoted.
 func failure(op, path string, err error) error {
-	return fmt.Errorf("session: %s %s: %w", op, quotePath(path), bare{err})
-}
-
-// bare is an error whose text does not begin with the name of this package, because the text of the error that wraps it does.
-type bare struct{ error }
-
-// Error returns the text without the package's name in front.
-func (b bare) Error() string { return strings.TrimPrefix(b.error.Error(), "session: ") }
-
-// Unwrap returns the error.
-func (b bare) Unwrap() error { return b.error }
-
-// quotePath returns a valid path as it is, and quotes others.
-func quotePath(path string) string {
-	if CheckPath(path) == nil {
-		return path
+	if fault(path) != "" {
+		path = quote(path)
 	}
-	return quote(path)
+	return operr.New(pkg, op, path, err)
 }

@@ -197,12 +197,12 @@ func (o Options) validate() error {
 		}
 	}
 	if o.Chroot != "" {
-		if err := CheckPath(o.Chroot); err != nil {
-			fault("Chroot: %w", bare{err})
+		if err := namedFault(o.Chroot); err != nil {
+			fault("Chroot: %w", err)
 		}
 	}
-	if err := CheckPath(o.CheckPath); err != nil {
-		fault("CheckPath: %w", bare{err})
+	if err := namedFault(o.CheckPath); err != nil {
+		fault("CheckPath: %w", err)
 	}
 	for i, a := range o.Auth {
 		if a.Scheme == "" {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // CheckPath returns an error wrapping ErrInvalidPath unless path is absolute and normal: it begins with "/", does not end with
@@ -11,33 +13,54 @@ import (
 // controls, private use (U+E000 to U+F8FF), and everything from U+FFF0 on, with it all characters above U+FFFF, such as emoji. (Java
 // sees those as pairs of surrogates, which ZooKeeper refuses.)
 func CheckPath(path string) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w %s: %s", ErrInvalidPath, quote(path), fmt.Sprintf(format, args...))
+	if err := namedFault(path); err != nil {
+		return operr.New(pkg, "", "", err)
 	}
+	return nil
+}
+
+// namedFault is CheckPath without the package's name.
+func namedFault(path string) error {
+	if why := fault(path); why != "" {
+		return fmt.Errorf("%w %s: %s", ErrInvalidPath, quote(path), why)
+	}
+	return nil
+}
+
+// checkPath is CheckPath for operations, which name the package and the path themselves.
+func checkPath(path string) error {
+	if why := fault(path); why != "" {
+		return fmt.Errorf("%w: %s", ErrInvalidPath, why)
+	}
+	return nil
+}
+
+// fault says why CheckPath refuses a path; "" if it does not.
+func fault(path string) string {
 	switch {
 	case path == "":
-		return bad("is empty")
+		return "is empty"
 	case path[0] != '/':
-		return bad("does not begin with /")
+		return "does not begin with /"
 	case path == "/":
-		return nil
+		return ""
 	case !utf8.ValidString(path):
-		return bad("is not UTF-8")
+		return "is not UTF-8"
 	}
 	for part := range strings.SplitSeq(path[1:], "/") {
 		switch part {
 		case "":
-			return bad("has an empty component")
+			return "has an empty component"
 		case ".", "..":
-			return bad("has a component %s", part)
+			return "has a component " + part
 		}
 	}
 	for i, r := range path {
 		if r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xe000 && r <= 0xf8ff || r >= 0xfff0 {
-			return bad("%q at byte %d is not allowed in ZooKeeper", r, i)
+			return fmt.Sprintf("%q at byte %d is not allowed in ZooKeeper", r, i)
 		}
 	}
-	return nil
+	return ""
 }
 
 // Join joins path elements with single slashes, with a leading slash and without empty elements. It neither resolves nor refuses

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/kielgo/kiel/internal/clocks"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 )
 
 // errClosing is what serve returns when Run must return and nobody holds the session any more.
-var errClosing = errors.New("session: closing")
+var errClosing = errors.New("closing")
 
 // Run connects, keeps the session alive and proves that it is, and makes a new session whenever the servers end one. When ctx
 // ends or Close is called, Run waits until nobody holds the session (Hold), for at most Options.StopTimeout; then it closes the
@@ -30,7 +31,7 @@ var errClosing = errors.New("session: closing")
 // creating it. Run can be called once. It leaves no goroutine behind.
 func (s *Session) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
-		return errors.New("session: Run was called before")
+		return operr.New(pkg, "", "", errors.New("Run was called before"))
 	}
 	return s.live(ctx)
 }
@@ -42,8 +43,8 @@ func (s *Session) live(ctx context.Context) error {
 	}
 	hide, err := s.shown.Show()
 	if err != nil {
-		s.failure = fmt.Errorf("session: run: %w", err)
-		s.publish(nil, s.failure)
+		s.failure = operr.New(pkg, "run", "", err)
+		s.publish(nil, err)
 		close(s.ended)
 		return s.failure
 	}
@@ -60,7 +61,9 @@ func (s *Session) live(ctx context.Context) error {
 		s.log.WarnContext(ctx, "credentials are sent in clear, since session.Options has no TLS")
 	}
 	r := &runner{s: s, life: context.WithoutCancel(ctx), end: ctx.Done(), closing: s.closing}
-	s.failure = r.run()
+	if err := r.run(); err != nil {
+		s.failure = operr.New(pkg, "run", "", err)
+	}
 	s.wg.Wait()
 	hide()
 	close(s.ended)
@@ -268,7 +271,7 @@ func (r *runner) checkOver(cs *clientState, at reading) error {
 		return ErrSessionExpired
 	case at.giveUp != nil:
 		r.s.log.Warn("session given up", keySession, sessionID(c.id.Load()), keyReason, at.giveUp)
-		return fmt.Errorf("%w: given up: %w", ErrSessionExpired, at.giveUp)
+		return operr.Because(ErrSessionExpired, operr.New("", "given up", "", at.giveUp))
 	case at.refusal != nil:
 		return r.refuse(cs, at.refusal)
 	default:
@@ -462,9 +465,9 @@ func (c *client) noAuth(err error) error {
 	case errors.Is(err, errDemanded):
 		return fmt.Errorf("%w; given are %v", err, c.opts.Auth)
 	case len(c.opts.Auth) == 0:
-		return fmt.Errorf("%w: %s can't be read, and no credentials are given: %w", ErrAuthFailed, c.full(path), bare{err})
+		return fmt.Errorf("%w: %s can't be read, and no credentials are given: %w", ErrAuthFailed, c.full(path), err)
 	}
-	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, bare{err})
+	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, err)
 }
 
 // ensureChroot creates the chroot and its parents, as far as they are missing. It warns when it has created the chroot: that is
@@ -492,7 +495,7 @@ func (c *client) ensureChroot() error {
 				err = serverError(failed) // it may exist
 			}
 		}
-		return fmt.Errorf("session: create chroot %s: %w", path[:i], bare{err})
+		return operr.New("", "create chroot", path[:i], err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/internal/latest"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
 )
 
@@ -90,7 +91,7 @@ func New(servers []string, opts Options) (*Session, error) {
 	open := opts.ACL == nil && !opts.authenticates()
 	opts = opts.withDefaults()
 	if err := errors.Join(err, opts.validate()); err != nil {
-		return nil, fmt.Errorf("session: %w", err)
+		return nil, operr.New(pkg, "", "", err)
 	}
 	s := &Session{
 		servers: parsed,
@@ -106,7 +107,7 @@ func New(servers []string, opts Options) (*Session, error) {
 	s.metrics = newMetrics(s.Stats)
 	_, s.shown = promreg.New(opts.Registerer, "", func(set *promreg.Set) prometheus.Collector { return promreg.Add(set, s.Collector()) })
 	if err := s.shown.Complete(); err != nil {
-		return nil, fmt.Errorf("session: %w", err)
+		return nil, operr.New(pkg, "", "", err)
 	}
 	s.toClose = sync.OnceFunc(func() { close(s.closing) })
 	return s, nil
@@ -145,7 +146,7 @@ func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
 		st, changed := s.state.Watch()
 		switch {
 		case st.final != nil:
-			return nil, st.final
+			return nil, operr.New(pkg, "", "", st.final)
 		case st.inc != nil && st.inc.Trusted():
 			return st.inc, nil
 		case patience == nil && !s.running.Load():
@@ -165,14 +166,13 @@ func (s *Session) Incarnation(ctx context.Context) (*Incarnation, error) {
 
 // waited returns the error of a caller whose ctx ended before there was a trusted incarnation.
 func (s *Session) waited(cause error) error {
+	why := cause
 	if !s.running.Load() {
-		return fmt.Errorf("session: wait for ZooKeeper at %v: Run was not called: %w", s.servers, cause)
+		why = operr.Because(errNotRun, cause)
+	} else if last := s.lastError.Load(); last != nil {
+		why = fmt.Errorf("%w (last connection error: %v)", cause, *last) //nolint:errorlint // it is not the error of this call
 	}
-	err := fmt.Errorf("session: wait for ZooKeeper at %v: %w", s.servers, cause)
-	if last := s.lastError.Load(); last != nil {
-		err = fmt.Errorf("%w (last connection error: %v)", err, bare{*last}) //nolint:errorlint // it is not the error of this call
-	}
-	return err
+	return operr.New(pkg, "wait for ZooKeeper at", fmt.Sprint(s.servers), why)
 }
 
 // warnIdle logs, once in the life of a Session, that a caller waits although Run was not called.

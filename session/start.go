@@ -3,15 +3,16 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // runPatience is how long a caller waits for an incarnation before it logs a warning that Run was not called.
 const runPatience = 5 * time.Second
 
 // errStillHeld is the error of a Close that closed the session while it was still held.
-var errStillHeld = errors.New("session: closed while it was still held")
+var errStillHeld = errors.New("closed while it was still held")
 
 // Start makes a Session as New does, runs it, and returns when its first incarnation is trusted. From then on the Session runs
 // until Close is called: the end of ctx does not end it. The values of ctx stay with it.
@@ -26,7 +27,7 @@ func Start(ctx context.Context, servers []string, opts Options) (*Session, error
 		return nil, err
 	}
 	if cause := context.Cause(ctx); cause != nil { // the servers may answer before the end of ctx is noticed below
-		return nil, fmt.Errorf("session: start: %w", cause)
+		return nil, operr.New(pkg, "start", "", cause)
 	}
 	life := context.WithoutCancel(ctx)
 	s.running.Store(true)
@@ -72,9 +73,9 @@ func (s *Session) Close(ctx context.Context) error {
 	case s.failure != nil:
 		return s.failure
 	case s.cutShort.Load() && cause != nil:
-		return fmt.Errorf("%w: %w", errStillHeld, cause)
+		return operr.New(pkg, "", "", operr.Because(errStillHeld, cause))
 	case s.cutShort.Load():
-		return errStillHeld
+		return operr.New(pkg, "", "", errStillHeld)
 	}
 	return nil
 }

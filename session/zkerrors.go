@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	errLost    = errors.New("session: connection lost") // the request got no answer
-	errUnclear = errors.New("session: unclear answer")  // the answer does not say what was done
+	errLost    = errors.New("connection lost") // the request got no answer
+	errUnclear = errors.New("unclear answer")  // the answer does not say what was done
 
 	// errDemanded says that the servers close sessions that have not authenticated by a certain scheme (enforce.auth.schemes).
 	errDemanded = fmt.Errorf("the servers demand other credentials (code %d): those of a scheme in their enforce.auth.schemes, or SASL, "+
