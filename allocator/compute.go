@@ -16,7 +16,6 @@ import (
 
 // job is a computation that runs on a goroutine of its own, because the allocation function is user code.
 type job struct {
-	trigger Trigger              // what the next snapshot names as its Trigger
 	changes int                  // loop.changes when the job began
 	inc     *session.Incarnation // the incarnation under which its inputs were read
 	joined  bool                 // whether this member had joined
@@ -113,18 +112,16 @@ func (in *inputs) faults() error {
 func (l *loop) compute(ctx context.Context) {
 	now := time.Now()
 	j := &job{
-		trigger: l.changed, changes: l.changes, inc: l.members.Incarnation, joined: l.members.Joined,
+		changes: l.changes, inc: l.members.Incarnation, joined: l.members.Joined,
 		hasSeed: l.set.Err == nil && l.hasSeed(), since: l.coalescer.first, callers: l.reread,
 	}
-	if l.last == nil {
-		j.trigger = TriggerInitial
-	}
 	l.coalescer.acted(now)
-	l.job, l.overdue, l.changed, l.reread = j, time.After(computeTimeout), "", nil
+	l.job, l.overdue, l.reread = j, time.After(computeTimeout), nil
 	l.metrics.settle.Observe(now.Sub(j.since).Seconds())
 
 	members, items, zones, known, before := l.members.Members, l.set.Items, l.zones.Zones, l.inputs, l.good
-	on := occasion{self: l.name, joined: j.joined, inc: j.inc, zones: l.zones.Version, manual: j.trigger == TriggerManual}
+	on := occasion{self: l.name, joined: j.joined, inc: j.inc, zones: l.zones.Version, manual: l.called}
+	l.called = false
 	l.running.Go("allocation function", func() {
 		r := result{err: funcFailed("ended its goroutine")}
 		defer func() { send(ctx, l.results, r) }()
@@ -191,15 +188,16 @@ func (l *loop) onResult(r result) {
 	if r.inputs != nil {
 		l.inputs = r.inputs
 	}
-	if l.missed != "" {
-		l.change(l.missed, true)
-		l.missed = ""
+	if l.missed {
+		l.change(true)
+		l.missed = false
 	}
 	if j.changes != l.changes && (j.late || j.inc != l.members.Incarnation || j.joined != l.members.Joined) {
 		// The result is stale. The changes since the job began are due, or will be soon.
 		if len(j.callers) > 0 {
 			l.reread = append(j.callers, l.reread...)
-			l.change(TriggerManual, true)
+			l.called = true
+			l.change(true)
 		}
 		return
 	}
@@ -213,12 +211,12 @@ func (l *loop) onResult(r result) {
 		l.errs.OK(kindFunc, "")
 		l.good.change.settle = time.Since(j.since)
 		l.metrics.gauges.applied.Store(time.Now().UnixMilli())
-		l.metrics.rebalances.WithLabelValues(string(j.trigger)).Inc()
+		l.metrics.rebalances.WithLabelValues(string(l.good.change.reason.Code.Cause())).Inc()
 		l.metrics.total.Observe(l.good.change.settle.Seconds())
 		if j.joined {
 			l.reportUnwanted(r.mapping.unwanted)
 		}
-		l.emit(j.trigger, j.inc, j.joined, true)
+		l.emit(j.inc, j.joined, true)
 		l.logRebalance()
 		l.remember(l.good.change)
 		if j.hasSeed && l.last.Joined {
@@ -236,7 +234,7 @@ func (l *loop) fail(j *job, err error) {
 	}
 	l.computeErr = err
 	l.metrics.computeFailed.Inc()
-	l.emit(j.trigger, j.inc, j.joined, false)
+	l.emit(j.inc, j.joined, false)
 }
 
 func (l *loop) onOverdue() {
@@ -257,11 +255,9 @@ func (l *loop) onOverdue() {
 // passBy acts on changes that are due while a late job keeps another one from starting: the last good mapping stays in force, on
 // the newest incarnation.
 func (l *loop) passBy() {
-	t := l.changed
 	l.coalescer.acted(time.Now())
-	l.changed = ""
-	l.missed = first(l.missed, t)
-	l.emit(t, l.members.Incarnation, l.members.Joined, false)
+	l.missed = true
+	l.emit(l.members.Incarnation, l.members.Joined, false)
 	answer(l.reread, l.computeErr)
 	l.reread = nil
 }

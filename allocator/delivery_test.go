@@ -17,6 +17,7 @@ import (
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // slowRig has an OnRebalance that waits for a token before it returns.
@@ -44,7 +45,7 @@ func TestSlowCallbackGetsWhatFollowsMerged(t *testing.T) {
 			sleep(time.Minute)
 			r.partitions(items...)
 		}
-		r.want(TriggerPartitions, "t:3") // the loop goes on
+		r.want(status.TopicGrew, "t:3") // the loop goes on
 		if got := r.told(); got != "" {
 			t.Error("two calls at once:", got)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -26,8 +27,8 @@ func TestKilledSessionComesBack(t *testing.T) {
 			a.kill()
 			sleep(settle)
 			w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
-			if s := a.Snapshot(); s.Incarnation == old.Incarnation || s.Trigger != allocator.TriggerSession {
-				w.Errorf("by %s", s.Trigger)
+			if s := a.Snapshot(); s.Incarnation == old.Incarnation || s.Reason.Code != status.SessionLost {
+				w.Errorf("by %s", s.Reason)
 			}
 			told := a.rebalanced()
 			// The loss and the return are one rebalance if both came before the callback was called.

@@ -12,6 +12,7 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 func failing(name string, f func(allocfn.Input) (allocfn.Assignment, error)) allocfn.Func {
@@ -45,11 +46,11 @@ func TestFunctionFails(t *testing.T) {
 					})
 				})
 				r.begin("t:0", "t:1", "t:2")
-				r.want(TriggerInitial, "t:0 t:1 t:2")
+				r.want(status.Started, "t:0 t:1 t:2")
 				before := r.told()
 				sleep(time.Minute)
 				r.join("b", "c")
-				s := r.want(TriggerMembers, "t:0 t:1 t:2")
+				s := r.want(status.Started, "t:0 t:1 t:2")
 				if !errors.Is(s.Err, ErrFuncFailed) || fmt.Sprint(s.Members) != "[b]" {
 					t.Errorf("members %v, err %v", s.Members, s.Err)
 				}
@@ -67,7 +68,7 @@ func TestFunctionFails(t *testing.T) {
 				}
 				sleep(time.Minute)
 				r.join("b", "c", "d")
-				if s := r.want(TriggerMembers, "t:0"); s.Err != nil {
+				if s := r.want(status.MemberJoined, "t:0"); s.Err != nil {
 					t.Error(s.Err)
 				}
 				r.stop()
@@ -107,27 +108,27 @@ func TestBlockedFunctionBlocksNothingElse(t *testing.T) {
 			r.Error("too early:", s.Err)
 		}
 		sleep(10 * time.Second)
-		s := r.want(TriggerMembers, "t:0 t:1 t:2")
+		s := r.want(status.Started, "t:0 t:1 t:2")
 		if !errors.Is(s.Err, ErrFuncFailed) || s.At.Sub(start) != computeTimeout {
 			r.Errorf("after %v: %v", s.At.Sub(start), s.Err)
 		}
 		// A loss and a new incarnation go through, on the last good mapping.
 		r.lose(session.ErrTrustLost)
-		r.want(TriggerSession, "")
+		r.want(status.Started, "")
 		r.incarnate()
 		r.join("b", "c")
 		r.partitions("t:0", "t:1", "t:2")
-		s = r.want(TriggerSession, "t:0 t:1 t:2")
+		s = r.want(status.Started, "t:0 t:1 t:2")
 		if s.Incarnation != r.inc || !errors.Is(s.Err, ErrFuncFailed) {
 			r.Error(s.Err)
 		}
 		// Leaving, too.
 		r.join("c", "d", "e")
-		r.want(TriggerMembers, "")
+		r.want(status.Started, "")
 		before := r.published()
 		// What comes at last is stale: it is not applied, the newest is.
 		release <- struct{}{}
-		s = r.want(TriggerSession, "")
+		s = r.want(status.SessionLost, "")
 		if s.Err != nil || fmt.Sprint(s.Members) != "[c d e]" || r.published() != before+1 {
 			r.Errorf("members %v, err %v, %d snapshots", s.Members, s.Err, r.published()-before)
 		}
@@ -141,11 +142,11 @@ func TestLeavingDoesNotWaitForTheFunction(t *testing.T) {
 		sleep(time.Minute)
 		r.join("b", "c")
 		r.join("c")
-		if s := r.want(TriggerMembers, ""); s.Joined || s.Err != nil {
+		if s := r.want(status.Started, ""); s.Joined || s.Err != nil {
 			r.Errorf("joined %t, err %v", s.Joined, s.Err)
 		}
 		release <- struct{}{}
-		r.want(TriggerMembers, "")
+		r.want(status.Stopped, "")
 	})
 }
 
@@ -156,7 +157,7 @@ func TestLateResultStillCountsIfNothingChanged(t *testing.T) {
 		r.join("b", "c")
 		sleep(10 * time.Second)
 		release <- struct{}{}
-		if s := r.want(TriggerMembers, "t:0"); s.Err != nil {
+		if s := r.want(status.MemberJoined, "t:0"); s.Err != nil {
 			r.Error(s.Err)
 		}
 	})
@@ -180,19 +181,19 @@ func TestFuncMismatch(t *testing.T) {
 		r.partitions("t:0", "t:1")
 		us := party.Member{Name: "b", Data: []byte(`{"v":1,"functions":["range","roundrobin"]}`)}
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us}})
-		if s := r.want(TriggerInitial, "t:0 t:1"); s.Func != "range/1" {
+		if s := r.want(status.Started, "t:0 t:1"); s.Func != "range/1" {
 			r.Error(s.Func)
 		}
 		sleep(time.Minute)
 		python := party.Member{Name: "c"}
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us, python}})
-		if s := r.want(TriggerMembers, "t:0"); s.Func != "roundrobin/1" || s.Err != nil {
+		if s := r.want(status.FunctionChanged, "t:0"); s.Func != "roundrobin/1" || s.Err != nil {
 			r.Error(s.Func, s.Err)
 		}
 		sleep(time.Minute)
 		other := party.Member{Name: "d", Data: []byte(`{"v":1,"functions":["sticky"]}`)}
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{us, python, other}})
-		s := r.want(TriggerMembers, "t:0")
+		s := r.want(status.FunctionChanged, "t:0")
 		if !errors.Is(s.Err, ErrFuncMismatch) || s.Func != "roundrobin/1" {
 			r.Error(s.Func, s.Err)
 		}
@@ -207,7 +208,7 @@ func TestFuncMismatch(t *testing.T) {
 		// A group that runs what we have not, before we join it.
 		sleep(time.Minute)
 		r.show(&party.View{Incarnation: r.inc, Members: []party.Member{other}})
-		if s := r.want(TriggerMembers, ""); !errors.Is(s.Err, ErrFuncMismatch) {
+		if s := r.want(status.FunctionChanged, ""); !errors.Is(s.Err, ErrFuncMismatch) {
 			r.Error(s.Err)
 		}
 	})

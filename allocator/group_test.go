@@ -12,6 +12,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/status"
 )
 
 func TestThreeMembersAgree(t *testing.T) {
@@ -330,8 +331,8 @@ func TestRebalanceReadsAgain(t *testing.T) {
 			w.Error(err)
 		}
 		s := a.Snapshot()
-		if s.Version != before+1 || s.Trigger != allocator.TriggerManual {
-			w.Errorf("version %d after %d by %s", s.Version, before, s.Trigger)
+		if s.Version != before+1 || s.Reason.Code != status.Manual {
+			w.Errorf("version %d after %d by %s", s.Version, before, s.Reason)
 		}
 		// What was written before the call is in its snapshot.
 		for i := range 20 {

@@ -88,15 +88,15 @@ type loop struct {
 	members   *party.View
 	set       *sharedset.View
 	zones     *zones.View
-	changes   int     // the number of all changes: a job that began with fewer may be stale
-	changed   Trigger // the first trigger, in their order, of the changes that wait
+	changes   int  // the number of all changes: a job that began with fewer may be stale
+	called    bool // whether Rebalance was called since the last job began
 	coalescer coalescer
 
 	// The computation.
 	job     *job             // the job that runs, or nil
 	inputs  *inputs          // the inputs of the last job that had them; never nil
 	overdue <-chan time.Time // fires when the job is late
-	missed  Trigger          // the first trigger of the changes that were due behind a late job
+	missed  bool             // whether changes were due behind a late job
 
 	// The last snapshot.
 	last       *Snapshot
@@ -160,7 +160,7 @@ func (l *loop) run(ctx context.Context) error {
 			l.onZones(v)
 		case <-l.lost:
 			l.lost = nil
-			l.republish(TriggerSession, false)
+			l.republish(false)
 		case <-timer.C:
 		case r := <-l.results:
 			l.onResult(r)
@@ -240,30 +240,29 @@ func (l *loop) paired() bool {
 func (l *loop) conclude(err error) {
 	switch {
 	case l.last != nil:
-		l.finish(TriggerMembers, l.last.Incarnation, false, false, err)
+		l.finish(l.last.Incarnation, false, false, err)
 	case err != nil:
-		l.finish(TriggerInitial, nil, false, false, err)
+		l.finish(nil, false, false, err)
 	}
 }
 
 // change records a change. The loop acts on it at once if now is true, else soon.
-func (l *loop) change(t Trigger, now bool) {
-	l.changes++
-	l.changed = first(l.changed, t)
-	if l.coalescer.change(time.Now()) && t != TriggerSession { // a new incarnation makes three: members, set and zones
+func (l *loop) change(now bool) {
+	if l.merge(now) {
 		l.metrics.coalesced.Inc()
 	}
-	l.coalescer.urgent = l.coalescer.urgent || now
 }
 
-// first returns the trigger that a snapshot names if both apply.
-func first(a, b Trigger) Trigger {
-	for _, t := range triggers() {
-		if a == t || b == t {
-			return t
-		}
-	}
-	return ""
+// renew records a view of a new incarnation. The loop acts on it at once. There are three, of members, set and zones, so the
+// metric does not count them as merged.
+func (l *loop) renew() { l.merge(true) }
+
+// merge adds a change to those that wait, and returns whether there were some.
+func (l *loop) merge(now bool) bool {
+	l.changes++
+	merged := l.coalescer.change(time.Now())
+	l.coalescer.urgent = l.coalescer.urgent || now
+	return merged
 }
 
 func (l *loop) onMembers(v *party.View) {
@@ -278,17 +277,17 @@ func (l *loop) onMembers(v *party.View) {
 	l.members = v
 	switch {
 	case old == nil || old.Incarnation != v.Incarnation:
-		l.change(TriggerSession, true)
+		l.renew()
 	case old.Joined && !v.Joined:
 		// Whatever the computation returns, this member's share is empty from now on.
-		l.republish(TriggerMembers, false)
-		l.change(TriggerMembers, true)
+		l.republish(false)
+		l.change(true)
 	case old.Joined != v.Joined:
-		l.change(TriggerMembers, true)
+		l.change(true)
 	case !slices.EqualFunc(old.Members, v.Members, sameMember):
-		l.change(TriggerMembers, false)
+		l.change(false)
 	case text(old.NameHeld) != text(v.NameHeld), text(old.Err) != text(v.Err):
-		l.republish(TriggerMembers, true)
+		l.republish(true)
 	}
 }
 
@@ -309,21 +308,21 @@ func (l *loop) onSet(v *sharedset.View) {
 	}
 	switch {
 	case old == nil || old.Incarnation != v.Incarnation:
-		l.change(TriggerSession, true)
+		l.renew()
 	case old.Exists && !old.SameZnode(v):
 		// The znode was deleted, and perhaps created again. Some member adds its seed in a moment; one rebalance is better than
 		// two, of which the first takes partitions away.
 		l.coalescer.disturb(time.Now())
-		l.change(TriggerPartitions, false)
+		l.change(false)
 	case !slices.Equal(old.Items, v.Items):
-		l.change(TriggerPartitions, !l.wasReady && l.hasSeed())
+		l.change(!l.wasReady && l.hasSeed())
 	case text(old.Err) != text(v.Err):
-		l.republish(TriggerPartitions, true)
+		l.republish(true)
 		if v.Err == nil && !l.wasReady && l.hasSeed() {
-			l.change(TriggerPartitions, true) // no item has changed, but only now Ready can return
+			l.change(true) // no item has changed, but only now Ready can return
 		}
 	case !hadSeed && !l.wasReady && l.hasSeed():
-		l.change(TriggerPartitions, true) // likewise: what the seed has and the set lacks was removed
+		l.change(true) // likewise: what the seed has and the set lacks was removed
 	}
 }
 
@@ -335,11 +334,11 @@ func (l *loop) onZones(v *zones.View) {
 	l.zones = v
 	switch {
 	case old == nil || old.Incarnation != v.Incarnation:
-		l.change(TriggerSession, true)
+		l.renew()
 	case !maps.Equal(old.Zones, v.Zones):
-		l.change(TriggerZones, false)
+		l.change(false)
 	case text(old.Err) != text(v.Err):
-		l.republish(TriggerZones, true)
+		l.republish(true)
 	}
 }
 
@@ -351,7 +350,8 @@ func (l *loop) onRefreshed(r refreshed) {
 		l.onSet(r.set)
 		l.onZones(r.zones)
 		l.reread = append(l.reread, l.rereading...)
-		l.change(TriggerManual, true)
+		l.called = true
+		l.change(true)
 	}
 	l.rereading = nil
 }

@@ -38,8 +38,8 @@ func newMetrics(set *promreg.Set) *metrics {
 	m := &metrics{
 		rebalances: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kiel_rebalances_total", ConstLabels: labels,
-			Help: "Mappings that were computed and applied, by what changed.",
-		}, []string{"trigger"})),
+			Help: "Mappings that were computed and applied, by the cause of their reason.",
+		}, []string{"cause"})),
 		coalesced: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kiel_rebalance_events_coalesced_total", ConstLabels: labels,
 			Help: "Changes that were merged into a rebalance that waited already.",
@@ -56,8 +56,8 @@ func newMetrics(set *promreg.Set) *metrics {
 		settle:         promreg.Add(set, promreg.RebalanceDuration(set, stageSettle)),
 		callback:       promreg.Add(set, promreg.RebalanceDuration(set, stageCallback)),
 	}
-	for _, t := range triggers() {
-		m.rebalances.WithLabelValues(string(t))
+	for _, c := range status.Causes() {
+		m.rebalances.WithLabelValues(string(c))
 	}
 	return m
 }

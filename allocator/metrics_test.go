@@ -98,14 +98,14 @@ kiel_rebalance_in_progress{group="g"} 0
 # TYPE kiel_rebalances_failed_total counter
 kiel_rebalances_failed_total{group="g",stage="callback"} 0
 kiel_rebalances_failed_total{group="g",stage="compute"} 1
-# HELP kiel_rebalances_total Mappings that were computed and applied, by what changed.
+# HELP kiel_rebalances_total Mappings that were computed and applied, by the cause of their reason.
 # TYPE kiel_rebalances_total counter
-kiel_rebalances_total{group="g",trigger="initial"} 1
-kiel_rebalances_total{group="g",trigger="manual"} 1
-kiel_rebalances_total{group="g",trigger="members"} 3
-kiel_rebalances_total{group="g",trigger="partitions"} 1
-kiel_rebalances_total{group="g",trigger="session"} 1
-kiel_rebalances_total{group="g",trigger="zones"} 1
+kiel_rebalances_total{cause="initial",group="g"} 1
+kiel_rebalances_total{cause="manual",group="g"} 1
+kiel_rebalances_total{cause="members",group="g"} 3
+kiel_rebalances_total{cause="partitions",group="g"} 1
+kiel_rebalances_total{cause="session",group="g"} 1
+kiel_rebalances_total{cause="zones",group="g"} 1
 # HELP kiel_zk_reconnects_total Times that a connection to ZooKeeper was made again.
 # TYPE kiel_zk_reconnects_total counter
 kiel_zk_reconnects_total{group="g"} 0
@@ -228,14 +228,14 @@ func TestMetricsThatAreKept(t *testing.T) {
 %s# HELP kiel_members Members of the group, as last read.
 # TYPE kiel_members gauge
 kiel_members{group="g"} %d
-# HELP kiel_rebalances_total Mappings that were computed and applied, by what changed.
+# HELP kiel_rebalances_total Mappings that were computed and applied, by the cause of their reason.
 # TYPE kiel_rebalances_total counter
-kiel_rebalances_total{group="g",trigger="initial"} %d
-kiel_rebalances_total{group="g",trigger="manual"} 0
-kiel_rebalances_total{group="g",trigger="members"} 0
-kiel_rebalances_total{group="g",trigger="partitions"} 0
-kiel_rebalances_total{group="g",trigger="session"} 0
-kiel_rebalances_total{group="g",trigger="zones"} 0
+kiel_rebalances_total{cause="initial",group="g"} %d
+kiel_rebalances_total{cause="manual",group="g"} 0
+kiel_rebalances_total{cause="members",group="g"} 0
+kiel_rebalances_total{cause="partitions",group="g"} 0
+kiel_rebalances_total{cause="session",group="g"} 0
+kiel_rebalances_total{cause="zones",group="g"} 0
 `, assigned, members, rebalances), "kiel_assigned_partitions", "kiel_members", "kiel_rebalances_total")
 		}
 		has := func(n int) string {

@@ -12,19 +12,19 @@ import (
 
 // emit publishes a snapshot of the last good mapping. inc is the incarnation under which the newest views were read; applied says
 // that the mapping is new.
-func (l *loop) emit(t Trigger, inc *session.Incarnation, joined, applied bool) {
-	l.finish(t, inc, joined, applied, nil)
+func (l *loop) emit(inc *session.Incarnation, joined, applied bool) {
+	l.finish(inc, joined, applied, nil)
 }
 
 // republish publishes the last snapshot again, with the errors of now. The snapshot stays joined only if stay is true.
-func (l *loop) republish(t Trigger, stay bool) {
+func (l *loop) republish(stay bool) {
 	if l.last != nil {
-		l.finish(t, l.last.Incarnation, l.last.Joined && stay, false, nil)
+		l.finish(l.last.Incarnation, l.last.Joined && stay, false, nil)
 	}
 }
 
 // finish is emit, with the error that ends Run or nil.
-func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool, end error) {
+func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error) {
 	errs := []error{end, l.computeErr, l.itemsErr}
 	l.report(kindAllocation, l.computeErr)
 	l.report(kindItems, l.itemsErr)
@@ -55,7 +55,7 @@ func (l *loop) finish(t Trigger, inc *session.Incarnation, joined, applied bool,
 		}
 	}
 	s := &Snapshot{
-		Version: 1, Trigger: t, At: time.Now(),
+		Version: 1, At: time.Now(),
 		Members: l.good.members, Partitions: l.good.in.Partitions, Unwanted: l.good.unwanted, Zones: l.good.in.Zones, Func: l.good.fn,
 		Joined: joined, Incarnation: inc, Err: errors.Join(errs...), mapping: l.good,
 	}

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/party"
@@ -52,7 +55,8 @@ func (r *rig) move(item string) string {
 }
 
 func TestReasonOfEachKindOfChange(t *testing.T) {
-	inRig(t, func(o *Options) { o.AlsoFuncs = []allocfn.Func{allocfn.Range()} }, func(r *rig) {
+	reg := prometheus.NewRegistry()
+	inRig(t, func(o *Options) { o.AlsoFuncs, o.Registerer = []allocfn.Func{allocfn.Range()}, reg }, func(r *rig) {
 		both := func(r *record) { r.Functions = []string{"range/1", "roundrobin/1"} }
 		weighs := func(w int) func(*record) { return func(r *record) { r.Weight = w } }
 		b := with("b", 1, func(r *record) { r.Functions = []string{"roundrobin/1", "range/1"} })
@@ -101,6 +105,13 @@ func TestReasonOfEachKindOfChange(t *testing.T) {
 			}
 			if err := s.Reason.Check(); err != nil {
 				r.Error(err)
+			}
+		}
+		// Each mapping counts by the cause of its reason. The loss of the session made a snapshot and no mapping.
+		want := map[status.Cause]float64{"initial": 1, "manual": 1, "session": 1, "members": 13, "partitions": 4, "zones": 2}
+		for _, cause := range status.Causes() {
+			if n := testutil.ToFloat64(r.loop.metrics.rebalances.WithLabelValues(string(cause))); n != want[cause] {
+				r.Errorf("%v rebalances of %s, want %v", n, cause, want[cause])
 			}
 		}
 		if err := r.stop(); err != nil || r.Snapshot().Reason.Code != status.Stopped {

@@ -11,18 +11,19 @@ import (
 
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // A refusal of the members is reported and listed until it is over, and the mapping stays.
 func TestMembersRefused(t *testing.T) {
 	inRig(t, nil, func(r *rig) {
 		r.begin("t:0")
-		r.want(TriggerInitial, "t:0")
+		r.want(status.Started, "t:0")
 		before := *r.members.view
 		refused := before
 		refused.Err = fmt.Errorf("party: /m: %w", session.ErrNoAuth)
 		r.show(&refused)
-		s := r.want(TriggerMembers, "t:0")
+		s := r.want(status.Started, "t:0")
 		if !s.Joined || !errors.Is(s.Err, session.ErrNoAuth) {
 			r.Errorf("joined %t, err %v", s.Joined, s.Err)
 		}
@@ -36,7 +37,7 @@ func TestMembersRefused(t *testing.T) {
 			r.Errorf("troubles %+v", troubles)
 		}
 		r.show(&before)
-		if s := r.want(TriggerMembers, "t:0"); s.Err != nil {
+		if s := r.want(status.Started, "t:0"); s.Err != nil {
 			r.Error(s.Err)
 		}
 		if troubles := r.loop.errs.Troubles(); len(troubles) != 1 || troubles[0].Until == nil {
@@ -61,7 +62,7 @@ func TestMembersRefusedBeforeAnythingWasRead(t *testing.T) {
 		}
 		r.version++
 		r.join("b")
-		if s := r.want(TriggerInitial, "t:0"); s.Err != nil {
+		if s := r.want(status.Started, "t:0"); s.Err != nil {
 			r.Error(s.Err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/status"
 )
 
 // feed is a level-triggered source of views.
@@ -279,16 +280,16 @@ func (r *rig) showZones(v *zones.View) {
 	synctest.Wait()
 }
 
-// want fails unless the newest snapshot gives us the named partitions.
-func (r *rig) want(trigger Trigger, mine string) *Snapshot {
+// want fails unless the newest snapshot gives us the named partitions, by a mapping with this reason.
+func (r *rig) want(reason status.Code, mine string) *Snapshot {
 	r.Helper()
 	synctest.Wait()
 	s := r.Snapshot()
 	if s == nil {
 		r.Fatal("no snapshot")
 	}
-	if got := list(s.Mine()); got != mine || s.Trigger != trigger {
-		r.Fatalf("got %q by %s (joined %t, err %v), want %q by %s", got, s.Trigger, s.Joined, s.Err, mine, trigger)
+	if got := list(s.Mine()); got != mine || s.Reason.Code != reason {
+		r.Fatalf("got %q by %s (joined %t, err %v), want %q by %s", got, s.Reason, s.Joined, s.Err, mine, reason)
 	}
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/status"
 )
 
 func TestFirstSnapshot(t *testing.T) {
@@ -21,7 +22,7 @@ func TestFirstSnapshot(t *testing.T) {
 			r.Fatal("a snapshot without a set")
 		}
 		r.partitions("t:0", "t:1", "t:2")
-		s := r.want(TriggerInitial, "")
+		s := r.want(status.Started, "")
 		if s.Joined || list(s.Partitions) != "t:0 t:1 t:2" || fmt.Sprint(s.Members) != "[a c]" || s.Version != 1 {
 			r.Errorf("%+v", s)
 		}
@@ -29,7 +30,7 @@ func TestFirstSnapshot(t *testing.T) {
 			r.Error(got)
 		}
 		r.join("a", "b", "c") // we: at once
-		s = r.want(TriggerMembers, "t:1")
+		s = r.want(status.MemberJoined, "t:1")
 		if err := r.Ready(r.Context()); err != nil {
 			r.Error(err)
 		}
@@ -45,7 +46,7 @@ func TestFirstSnapshot(t *testing.T) {
 		if err := r.stop(); err != nil {
 			r.Error(err)
 		}
-		r.want(TriggerMembers, "")
+		r.want(status.MemberJoined, "")
 		if got := r.told(); got != "+ -t:1" {
 			r.Error(got)
 		}
@@ -114,9 +115,9 @@ func TestViewsOfTwoIncarnationsAreNotMixed(t *testing.T) {
 		r.partitions("t:0", "t:1")
 		r.join("a", "b")
 		old := r.inc
-		r.want(TriggerInitial, "t:1")
+		r.want(status.Started, "t:1")
 		r.lose(session.ErrTrustLost)
-		s := r.want(TriggerSession, "")
+		s := r.want(status.Started, "")
 		if s.Joined || s.Incarnation != old || !errors.Is(s.Err, session.ErrTrustLost) {
 			r.Errorf("joined %t, err %v", s.Joined, s.Err)
 		}
@@ -126,11 +127,11 @@ func TestViewsOfTwoIncarnationsAreNotMixed(t *testing.T) {
 		r.incarnate()
 		r.join("b")
 		sleep(time.Hour)
-		if s := r.want(TriggerSession, ""); s.Incarnation != old || len(s.Members) != 2 {
+		if s := r.want(status.Started, ""); s.Incarnation != old || len(s.Members) != 2 {
 			r.Errorf("mixed: %v", s.Members)
 		}
 		r.partitions("t:0", "t:1", "t:2")
-		s = r.want(TriggerSession, "t:0 t:1 t:2")
+		s = r.want(status.SessionLost, "t:0 t:1 t:2")
 		if s.Incarnation != r.inc || !s.Joined || s.Err != nil {
 			r.Errorf("joined %t, err %v", s.Joined, s.Err)
 		}
@@ -141,7 +142,7 @@ func TestViewsOfTwoIncarnationsAreNotMixed(t *testing.T) {
 		r.incarnate()
 		r.partitions("t:0", "t:1", "t:2")
 		r.join("b")
-		if s := r.want(TriggerSession, "t:0 t:1 t:2"); s.Incarnation != r.inc {
+		if s := r.want(status.SessionLost, "t:0 t:1 t:2"); s.Incarnation != r.inc {
 			r.Error("no snapshot of the new incarnation")
 		}
 		if err := r.failed(); !errors.Is(err, session.ErrTrustLost) {
@@ -155,7 +156,7 @@ func TestViewsOfAnEndedIncarnation(t *testing.T) {
 		r.lose(session.ErrSessionExpired)
 		r.partitions("t:0")
 		r.join("b")
-		if s := r.want(TriggerInitial, ""); s.Joined || !errors.Is(s.Err, session.ErrSessionExpired) {
+		if s := r.want(status.Started, ""); s.Joined || !errors.Is(s.Err, session.ErrSessionExpired) {
 			r.Errorf("joined %t, err %v", s.Joined, s.Err)
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
@@ -171,7 +172,7 @@ func TestLeavingEmptiesTheOwnShare(t *testing.T) {
 		r.partitions("t:0", "t:1")
 		r.join("a", "b")
 		r.join("a")
-		s := r.want(TriggerMembers, "")
+		s := r.want(status.Stopped, "")
 		if s.Joined || fmt.Sprint(s.Mapping()) != "map[a:map[t:[0 1]]]" {
 			r.Error(s.Mapping())
 		}
@@ -183,7 +184,7 @@ func TestNamesakeIsNotUs(t *testing.T) {
 	inRig(t, nil, func(r *rig) {
 		r.partitions("t:0", "t:1")
 		r.show(&party.View{Incarnation: r.inc, Members: []party.Member{{Name: "a"}, {Name: "b"}}})
-		s := r.want(TriggerInitial, "")
+		s := r.want(status.Started, "")
 		if fmt.Sprint(s.Mapping()) != "map[a:map[t:[0]] b:map[t:[1]]]" {
 			r.Error("others see another mapping than", s.Mapping())
 		}
@@ -193,12 +194,12 @@ func TestNamesakeIsNotUs(t *testing.T) {
 func TestNameTakenWhileWeOwn(t *testing.T) {
 	inRig(t, nil, func(r *rig) {
 		r.begin("t:0")
-		r.want(TriggerInitial, "t:0")
+		r.want(status.Started, "t:0")
 		r.members.end <- fmt.Errorf("party: %w", ErrNameTaken)
 		if err := <-r.ran; !errors.Is(err, ErrNameTaken) {
 			r.Error(err)
 		}
-		s := r.want(TriggerMembers, "")
+		s := r.want(status.Started, "")
 		if s.Joined || !errors.Is(s.Err, ErrNameTaken) || s.Incarnation != r.inc {
 			r.Errorf("joined %t, err %v", s.Joined, s.Err)
 		}

@@ -193,7 +193,7 @@ func (l *loop) compareAgain() {
 	}
 	l.compareSeed(l.known)
 	if !l.wasReady && l.hasSeed() {
-		l.change(TriggerPartitions, true)
+		l.change(true)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/status"
 )
 
 // inSeedRig is inRig with the seed t:0 t:1; adds notes the calls of Add.
@@ -51,7 +52,7 @@ func TestSeedIsAddedOnJoining(t *testing.T) {
 		if err := <-ready; err != nil || r.Snapshot().At != start {
 			r.Errorf("after %v: %v", time.Since(start), err)
 		}
-		r.want(TriggerPartitions, "t:1")
+		r.want(status.TopicAdded, "t:1")
 		// Once removed it stays removed.
 		sleep(time.Minute)
 		r.partitions("t:0")
@@ -112,7 +113,7 @@ func TestSeedIsAddedAgainWhenTheSetIsDeleted(t *testing.T) {
 		}
 		r.showSet(&sharedset.View{})
 		sleep(time.Minute)
-		if r.want(TriggerPartitions, ""); len(*adds) != 2 {
+		if r.want(status.TopicRemoved, ""); len(*adds) != 2 {
 			r.Error(*adds)
 		}
 	})
@@ -155,7 +156,7 @@ func TestEmptySetIsNotAMissingOne(t *testing.T) {
 		r.begin("t:0", "t:1")
 		r.partitions()
 		sleep(time.Minute)
-		if r.want(TriggerPartitions, ""); len(*adds) != 0 {
+		if r.want(status.TopicRemoved, ""); len(*adds) != 0 {
 			r.Error(*adds)
 		}
 	})
@@ -171,7 +172,7 @@ func TestSeedingIsRepeatedUntilItWorks(t *testing.T) {
 			return nil
 		}
 		r.begin()
-		r.want(TriggerInitial, "") // the loop goes on
+		r.want(status.Started, "") // the loop goes on
 		if err := r.failed(); err == nil || !strings.Contains(err.Error(), "blocked by somebody") {
 			r.Error(err)
 		}

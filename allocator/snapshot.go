@@ -12,24 +12,6 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Trigger is the kind of change for which a snapshot was made.
-type Trigger string
-
-// The triggers. Of several that apply, a snapshot names the first in this order.
-const (
-	TriggerInitial    Trigger = "initial"    // the first one
-	TriggerManual     Trigger = "manual"     // Rebalance was called
-	TriggerSession    Trigger = "session"    // the session was lost, or another incarnation began
-	TriggerMembers    Trigger = "members"    // members came, went or changed; this one left
-	TriggerPartitions Trigger = "partitions" // the set changed
-	TriggerZones      Trigger = "zones"      // the zones of partitions changed
-)
-
-// triggers returns all triggers in their order.
-func triggers() []Trigger {
-	return []Trigger{TriggerInitial, TriggerManual, TriggerSession, TriggerMembers, TriggerPartitions, TriggerZones}
-}
-
 // Snapshot is one state of the group as this member sees it: the mapping that is in force, with the members and partitions that
 // it was computed from. A Snapshot never changes; its slices and its map must not be changed. Its methods don't block and may be
 // called from any goroutine.
@@ -38,10 +20,9 @@ func triggers() []Trigger {
 type Snapshot struct {
 	// Version grows by one with each snapshot of this allocator, from 1.
 	Version uint64
-	// Trigger is the kind of change for which this snapshot was made.
-	Trigger Trigger
 	// Reason is why the mapping differs from the one before, with names of members, topics or functions. Snapshots with the same
-	// mapping have the same Reason. It is zero before the first mapping. [Snapshot.Move] has the reasons of single partitions.
+	// mapping have the same Reason: a snapshot that differs only in Joined, Incarnation or Err has the one of the snapshot before.
+	// It is zero before the first mapping. [Snapshot.Move] has the reasons of single partitions.
 	Reason status.Reason
 	// At is when the snapshot was made.
 	At time.Time
@@ -185,7 +166,7 @@ func (s *Snapshot) Mapping() map[string]map[string][]int32 {
 // LogValue returns a snapshot with counts instead of lists.
 func (s *Snapshot) LogValue() slog.Value {
 	attrs := []slog.Attr{
-		slog.Uint64("version", s.Version), slog.String("trigger", string(s.Trigger)), slog.String("func", s.Func),
+		slog.Uint64("version", s.Version), slog.Any("reason", s.Reason), slog.String("func", s.Func),
 		slog.Int("members", len(s.Members)), slog.Int("partitions", len(s.Partitions)), slog.Int("unwanted_topics", len(s.Unwanted)), slog.Int("zoned", len(s.Zones)), slog.Int("mine", len(s.mine)),
 		slog.Bool("joined", s.Joined),
 	}

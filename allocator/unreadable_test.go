@@ -11,6 +11,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/status"
 )
 
 func TestBadRecordsAndItems(t *testing.T) {
@@ -19,7 +20,7 @@ func TestBadRecordsAndItems(t *testing.T) {
 		r.show(&party.View{Incarnation: r.inc, Joined: true, Members: []party.Member{
 			{Name: "a", Data: []byte("\xff{")}, {Name: "b"}, {Name: "c", Err: errors.New("70000 bytes")},
 		}})
-		s := r.want(TriggerInitial, "t:1")
+		s := r.want(status.Started, "t:1")
 		if !errors.Is(s.Err, kiel.ErrInvalidPartition) || !strings.Contains(s.Err.Error(), "nonsense") || !strings.Contains(s.Err.Error(), "t:x") {
 			r.Error(s.Err)
 		}
@@ -48,17 +49,17 @@ func TestUnreadableSet(t *testing.T) {
 		r.told()
 		garbage := errors.New("not JSON")
 		r.showSet(&sharedset.View{Items: []string{"t:0", "t:1"}, Exists: true, Czxid: 1, Err: garbage})
-		if s := r.want(TriggerPartitions, "t:1"); !errors.Is(s.Err, garbage) || !s.Joined {
+		if s := r.want(status.Started, "t:1"); !errors.Is(s.Err, garbage) || !s.Joined {
 			r.Error(s.Err)
 		}
 		sleep(time.Minute)
 		r.join("b")
-		if s := r.want(TriggerMembers, "t:0 t:1"); !errors.Is(s.Err, garbage) {
+		if s := r.want(status.MemberGone, "t:0 t:1"); !errors.Is(s.Err, garbage) {
 			r.Error(s.Err)
 		}
 		sleep(time.Minute)
 		r.partitions("t:0", "t:1")
-		if s := r.want(TriggerPartitions, "t:0 t:1"); s.Err != nil {
+		if s := r.want(status.MemberGone, "t:0 t:1"); s.Err != nil {
 			r.Error(s.Err)
 		}
 		if got := r.told(); got != "+t:0 -" {
@@ -75,7 +76,7 @@ func TestUnreadableFromTheStart(t *testing.T) {
 		garbage := errors.New("not JSON")
 		r.join("b")
 		r.showSet(&sharedset.View{Exists: true, Czxid: 1, Err: garbage})
-		if s := r.want(TriggerInitial, ""); !errors.Is(s.Err, garbage) {
+		if s := r.want(status.Started, ""); !errors.Is(s.Err, garbage) {
 			r.Error(s.Err)
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
@@ -84,7 +85,7 @@ func TestUnreadableFromTheStart(t *testing.T) {
 			r.Error("ready:", err)
 		}
 		r.partitions("t:0")
-		if s := r.want(TriggerPartitions, "t:0"); s.Err != nil {
+		if s := r.want(status.TopicAdded, "t:0"); s.Err != nil {
 			r.Error(s.Err)
 		}
 		if err := r.Ready(r.Context()); err != nil {
@@ -102,7 +103,7 @@ func TestUnreadableWhileJoining(t *testing.T) {
 		garbage := errors.New("not JSON")
 		r.showSet(&sharedset.View{Items: []string{"t:0"}, Exists: true, Czxid: r.czxid, Err: garbage})
 		r.join("b")
-		if s := r.want(TriggerMembers, "t:0"); !errors.Is(s.Err, garbage) {
+		if s := r.want(status.MemberJoined, "t:0"); !errors.Is(s.Err, garbage) {
 			r.Error(s.Err)
 		}
 		r.partitions("t:0")

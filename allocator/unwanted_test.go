@@ -13,6 +13,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/party"
+	"github.com/kielgo/kiel/status"
 )
 
 // asking returns a member with a record that names these topics, or none.
@@ -86,7 +87,7 @@ func TestUnwantedTopics(t *testing.T) {
 		us := asking("b", "t")
 		r.membersAre(asking("a", "t"), us)
 		r.divided("t:0 t:1", "u")
-		r.want(TriggerInitial, "t:1")
+		r.want(status.Started, "t:1")
 		r.reported("u")
 		if err := r.Rebalance(r.Context()); err != nil {
 			r.Error(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/zones"
+	"github.com/kielgo/kiel/status"
 )
 
 // zonal gives b what is in zone b, and the rest to the first member.
@@ -41,21 +42,21 @@ func TestZonesAreAChangeLikeOthers(t *testing.T) {
 		r.showZones(zoned(0, 9))
 		r.partitions("t:0", "t:1", "t:2")
 		r.join("a", "b")
-		s := r.want(TriggerInitial, "t:0")
+		s := r.want(status.Started, "t:0")
 		if !maps.Equal(s.Zones, zoned(0, 9).Zones) {
 			r.Error(s.Zones)
 		}
 		sleep(time.Minute)
 		n := r.published()
 		r.showZones(zoned(1)) // at once, as after calm
-		r.want(TriggerZones, "t:1")
+		r.want(status.ZonesChanged, "t:1")
 		for i := range int32(3) { // these together
 			sleep(50 * time.Millisecond)
 			r.showZones(zoned(i))
 		}
-		r.want(TriggerZones, "t:1")
+		r.want(status.ZonesChanged, "t:1")
 		sleep(defaultQuietPeriod)
-		r.want(TriggerZones, "t:2")
+		r.want(status.ZonesChanged, "t:2")
 		if n := r.published() - n; n != 2 {
 			r.Errorf("%d snapshots of two changes", n)
 		}
@@ -70,13 +71,13 @@ func TestZonesAreAChangeLikeOthers(t *testing.T) {
 		r.showZones(zoned(1))
 		r.partitions("t:0", "t:1")
 		sleep(time.Minute)
-		r.want(TriggerPartitions, "t:1")
+		r.want(status.TopicRemoved, "t:1")
 		// Overtaken by a refresh.
 		old := *r.zones.view
 		old.Zones, old.Version = zoned(0).Zones, 1
 		r.zones.put(&old)
 		sleep(time.Minute)
-		r.want(TriggerPartitions, "t:1")
+		r.want(status.TopicRemoved, "t:1")
 		if err := r.failed(); err != nil {
 			r.Error(err)
 		}
@@ -95,20 +96,20 @@ func TestUnreadableZonesAreNone(t *testing.T) {
 		if err := r.Ready(ctx); err != nil {
 			r.Errorf("not ready without zones: %v", err)
 		}
-		if s := r.want(TriggerInitial, ""); !errors.Is(s.Err, bad) || !errors.Is(r.failed(), bad) {
+		if s := r.want(status.Started, ""); !errors.Is(s.Err, bad) || !errors.Is(r.failed(), bad) {
 			r.Error(s.Err)
 		}
 		sleep(time.Minute)
 		r.showZones(zoned())
-		if s := r.want(TriggerZones, ""); s.Err != nil || !s.Joined {
+		if s := r.want(status.Started, ""); s.Err != nil || !s.Joined {
 			r.Errorf("repaired, to none: %v", s.Err)
 		}
 		sleep(time.Minute)
 		r.showZones(zoned(1))
-		r.want(TriggerZones, "t:1")
+		r.want(status.ZonesChanged, "t:1")
 		sleep(time.Minute)
 		r.showZones(&zones.View{Err: bad})
-		if s := r.want(TriggerZones, ""); !errors.Is(s.Err, bad) || !errors.Is(r.failed(), bad) || len(s.Zones) != 0 {
+		if s := r.want(status.ZonesChanged, ""); !errors.Is(s.Err, bad) || !errors.Is(r.failed(), bad) || len(s.Zones) != 0 {
 			r.Errorf("%v, zones %v", s.Err, s.Zones)
 		}
 	})
@@ -122,14 +123,14 @@ func TestZonesOfTwoIncarnations(t *testing.T) {
 		r.showZones(zoned(0))
 		r.partitions("t:0", "t:1")
 		r.join("a", "b")
-		r.want(TriggerInitial, "t:0")
+		r.want(status.Started, "t:0")
 		r.lose(errors.New("session over"))
 		r.incarnate()
 		r.join("a", "b")
 		r.partitions("t:0", "t:1")
 		sleep(time.Hour)
 		if s := r.Snapshot(); s.Incarnation == r.inc {
-			r.Errorf("a mapping of zones that are no more: %s by %s", list(s.Mine()), s.Trigger)
+			r.Errorf("a mapping of zones that are no more: %s by %s", list(s.Mine()), s.Reason)
 		}
 		r.showZones(zoned(1))
 		sleep(time.Minute)
@@ -152,7 +153,7 @@ func TestRefreshedZones(t *testing.T) {
 		if err := r.Rebalance(r.Context()); err != nil {
 			r.Error(err)
 		}
-		r.want(TriggerManual, "t:1")
+		r.want(status.MemberJoined, "t:1")
 	})
 }
 
@@ -170,6 +171,6 @@ func TestSeedDoesNotWaitForZones(t *testing.T) {
 		}
 		r.showZones(zoned())
 		r.partitions("t:0")
-		r.want(TriggerPartitions, "t:0")
+		r.want(status.TopicAdded, "t:0")
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -101,8 +102,8 @@ func TestZones(t *testing.T) {
 		if got := list(a.Snapshot().Mine()) + ", " + list(b.Snapshot().Mine()); got != "t:0 t:2 t:4, t:1 t:3 t:5" {
 			w.Error(got)
 		}
-		if s := b.Snapshot(); s.Trigger != allocator.TriggerZones || s.Err != nil || !maps.Equal(b.Zones(), alternating) {
-			w.Errorf("by %s, %v, zones %v", s.Trigger, s.Err, b.Zones())
+		if s := b.Snapshot(); s.Reason.Code != status.ZonesChanged || s.Err != nil || !maps.Equal(b.Zones(), alternating) {
+			w.Errorf("by %s, %v, zones %v", s.Reason, s.Err, b.Zones())
 		}
 		// The znode deleted, and made again by another.
 		if err := w.srv.Delete(zonesPath); err != nil {

@@ -42,6 +42,45 @@ func Codes() []Code {
 	}
 }
 
+// Cause is the kind of change that a [Code] is about. The label cause of kiel_rebalances_total has these values.
+type Cause string
+
+// The causes.
+const (
+	CauseInitial    Cause = "initial"    // a member computed its first mapping
+	CauseManual     Cause = "manual"     // somebody called Rebalance, or changed the znodes of a claim by hand
+	CauseSession    Cause = "session"    // trust in the ZooKeeper session had ended
+	CauseMembers    Cause = "members"    // members came, went, changed, or did not do what they had to
+	CausePartitions Cause = "partitions" // the set changed
+	CauseZones      Cause = "zones"      // the zones of members or of partitions changed
+)
+
+// Causes returns all causes, in the order above.
+func Causes() []Cause {
+	return []Cause{CauseInitial, CauseManual, CauseSession, CauseMembers, CausePartitions, CauseZones}
+}
+
+// Cause returns the cause of a code: "" for [Unknown], and for a code that is not among [Codes]. For [Unchanged], which has lost
+// its cause, it returns the most frequent one: the set was written, but the same partitions are divided.
+func (c Code) Cause() Cause {
+	switch c {
+	case Started:
+		return CauseInitial
+	case Manual, ClaimVanished:
+		return CauseManual
+	case SessionLost:
+		return CauseSession
+	case MemberJoined, MemberGone, MemberLeft, MemberChanged, TopicsChanged, FunctionChanged, WeightsChanged, Stopped, Stuck:
+		return CauseMembers
+	case TopicAdded, TopicGrew, TopicRemoved, Unchanged:
+		return CausePartitions
+	case ZonesChanged:
+		return CauseZones
+	default:
+		return ""
+	}
+}
+
 // Limits of a Reason.
 const (
 	MaxNames = 5  // how many names a Reason lists

@@ -27,6 +27,45 @@ func TestCodesAreWords(t *testing.T) {
 	}
 }
 
+// Each code has one cause, and the pages that explain the label of the metric name them.
+func TestCodesHaveCauses(t *testing.T) {
+	page, err := os.ReadFile("../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[status.Cause]bool)
+	for _, c := range status.Codes() {
+		cause := c.Cause()
+		if cause == "" {
+			if c != status.Unknown {
+				t.Errorf("%s has no cause", c)
+			}
+			continue
+		}
+		found[cause] = true
+		switch c {
+		case status.MemberLeft, status.Stuck, status.ClaimVanished: // no mapping has them
+			continue
+		}
+		rows := regexp.MustCompile(`(?m)^\| .`+string(cause)+`. \|.*$`).FindAllString(string(page), -1)
+		if !strings.Contains(strings.Join(rows, ""), "`"+string(c)+"`") {
+			t.Errorf("docs/operating.md does not say that %s is of %s", c, cause)
+		}
+	}
+	for _, cause := range status.Causes() {
+		if !found[cause] {
+			t.Errorf("no code is of %s", cause)
+		}
+		delete(found, cause)
+	}
+	if len(found) > 0 {
+		t.Errorf("not among Causes: %v", found)
+	}
+	if cause := status.Code("of-tomorrow").Cause(); cause != "" {
+		t.Errorf("a later version's code is of %s", cause)
+	}
+}
+
 // Each code is one that members give: a page that explains others sends people the wrong way.
 func TestCodesAreGiven(t *testing.T) {
 	var code strings.Builder

@@ -39,14 +39,14 @@ func TestMetricsOfSeveralConsumes(t *testing.T) {
 		time.Sleep(2 * sessionTimeout)
 		left := there("when the member has left")
 		left.is(t, "when the member has left", none)
-		left.is(t, "when the member has left", series{"rebalances_total{trigger=initial}": 1, "claims_total{result=ok}": 2})
+		left.is(t, "when the member has left", series{"rebalances_total{cause=initial}": 1, "claims_total{result=ok}": 2})
 
 		a.start()
 		until(t, "all is read", func() bool { return total(a) == 10 })
 		again := there("in the next membership")
 		again.is(t, "in the next membership", all)
 		again.is(t, "in the next membership", series{
-			"rebalances_total{trigger=initial}": 2, "claims_total{result=ok}": 4, "consumer_messages_total{topic=t}": 10,
+			"rebalances_total{cause=initial}": 2, "claims_total{result=ok}": 4, "consumer_messages_total{topic=t}": 10,
 		})
 
 		a.net.BlackHole(zktest.Both)

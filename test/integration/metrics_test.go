@@ -126,10 +126,10 @@ func TestScrape(t *testing.T) {
 		"kiel_partitions{}":                               partitions,
 		"kiel_assigned_partitions{topic=orders}":          partitions,
 		"kiel_owned_partitions{topic=orders}":             partitions,
-		"kiel_rebalances_total{trigger=initial}":          1,
-		"kiel_rebalances_total{trigger=manual}":           0,
-		"kiel_rebalances_total{trigger=session}":          0,
-		"kiel_rebalances_total{trigger=zones}":            0,
+		"kiel_rebalances_total{cause=initial}":            1,
+		"kiel_rebalances_total{cause=manual}":             0,
+		"kiel_rebalances_total{cause=session}":            0,
+		"kiel_rebalances_total{cause=zones}":              0,
 		"kiel_zoned_partitions{}":                         0,
 		"kiel_unwanted_partitions{}":                      0,
 		"kiel_rebalances_failed_total{stage=compute}":     0,
@@ -148,14 +148,14 @@ func TestScrape(t *testing.T) {
 		"kiel_consumer_drain_timeouts_total{}":            0,
 		"kiel_consumer_kafka_reachable{}":                 1,
 	})
-	joins := alone.values["kiel_rebalances_total{trigger=members}"]
+	joins := alone.values["kiel_rebalances_total{cause=members}"]
 
 	other := members.Start(t, demo, "other", filepath.Join(t.TempDir(), "log"), args...)
 	until("another joined and has half of it", map[string]float64{
 		"kiel_members{}":                                  2,
 		"kiel_assigned_partitions{topic=orders}":          partitions / 2,
 		"kiel_owned_partitions{topic=orders}":             partitions / 2,
-		"kiel_rebalances_total{trigger=members}":          joins + 1,
+		"kiel_rebalances_total{cause=members}":            joins + 1,
 		"kiel_partitions_moved_total{direction=assigned}": partitions,
 		"kiel_partitions_moved_total{direction=revoked}":  partitions / 2,
 		"kiel_claims_total{result=ok}":                    partitions,
@@ -165,7 +165,7 @@ func TestScrape(t *testing.T) {
 		"kiel_members{}":                                  1,
 		"kiel_assigned_partitions{topic=orders}":          partitions,
 		"kiel_owned_partitions{topic=orders}":             partitions,
-		"kiel_rebalances_total{trigger=members}":          joins + 2,
+		"kiel_rebalances_total{cause=members}":            joins + 2,
 		"kiel_partitions_moved_total{direction=assigned}": partitions + partitions/2,
 		"kiel_partitions_moved_total{direction=revoked}":  partitions / 2,
 		"kiel_partitions_moved_total{direction=lost}":     0,

@@ -82,7 +82,7 @@ func required() []string {
 		"garbage in the set was repaired", "log: failed set",
 		"metric: kiel_claims_total result=conflict", "metric: kiel_claims_total result=timeout",
 		"metric: kiel_rebalance_events_coalesced_total", "metric: kiel_assignment_divergence_total",
-		"metric: kiel_consumer_drain_timeouts_total", "metric: kiel_rebalances_total trigger=manual",
+		"metric: kiel_consumer_drain_timeouts_total", "metric: kiel_rebalances_total cause=manual",
 		"a message was in hand when the process stood still", "no trust when a message was to be processed",
 		"no trust when a commit was to be sent", "commit arrived late", "late commit moved the offset back",
 		"offset that was moved back was repaired", "messages processed again",
