@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/latest"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
@@ -97,15 +98,15 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 }
 
 // Run makes the process a member and keeps it one until ctx ends or Stop is called; then the member leaves and Run returns nil.
-// Run may be called once. It returns within StopTimeout of that end, with [ErrStuck] if something that it started has not
-// returned by then. Run ends by itself with [ErrNameTaken], [ErrOtherCluster], and when the session ends for good. Before this
-// member has joined, a refusal by the servers ends Run, too, unless Options.Rejoin is set; after that refusals are reported, and
-// tried again. Whichever way Run ends, the last snapshot is not joined and has the error in Err.
+// It returns within StopTimeout of that end, with [ErrStuck] if something that it started has not returned by then. Run ends by
+// itself with [ErrNameTaken], [ErrOtherCluster], and when the session ends for good. Before this member has joined, a refusal by
+// the servers ends Run, too, unless Options.Rejoin is set; after that refusals are reported, and tried again. Whichever way Run
+// ends, the last snapshot is not joined and has the error in Err. A second call returns [kiel.ErrRunTwice].
 //
 // The session must run: without it the member does not join. Run holds the session until Run returns.
 func (a *PartitionAllocator) Run(ctx context.Context) error {
 	if !a.ran.CompareAndSwap(false, true) {
-		return ErrRunTwice
+		return operr.New("allocator", "", "", kiel.ErrRunTwice)
 	}
 	defer close(a.done)
 	select {

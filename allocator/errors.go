@@ -74,9 +74,6 @@ var (
 
 	// ErrStopped says that the allocator has ended, or is about to.
 	ErrStopped = errors.New("allocator: stopped")
-
-	// ErrRunTwice says that Run was called a second time. Make another allocator.
-	ErrRunTwice = errors.New("allocator: run called twice")
 )
 
 // bare is an error whose text goes into that of another one of this package, without the package's name in front.

@@ -105,7 +105,7 @@ func TestBeforeRun(t *testing.T) {
 	if err := a.Run(t.Context()); err != nil {
 		t.Error("run after stop:", err)
 	}
-	if err := a.Run(t.Context()); !errors.Is(err, allocator.ErrRunTwice) {
+	if err := a.Run(t.Context()); !errors.Is(err, kiel.ErrRunTwice) || err.Error() != "allocator: run was called before" {
 		t.Error(err)
 	}
 	if err := a.Ready(t.Context()); !errors.Is(err, allocator.ErrStopped) || err.Error() != "allocator: wait until ready: stopped" {

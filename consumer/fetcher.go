@@ -27,7 +27,7 @@ func newKafkaFetcher(life context.Context, d *kafkaconn.Dialer, control sarama.C
 	}
 	life, stop := context.WithCancel(life)
 	f := &kafkaFetcher{reading: reading, dialer: d, stop: stop}
-	f.running.Start(func() { _ = reading.Run(life) }) // Run fails only if it runs already
+	f.running.Start(func() { _ = reading.Run(life) }) // only a second Run fails
 	return f, nil
 }
 

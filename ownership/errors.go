@@ -21,7 +21,7 @@ var (
 	// ErrStuck tells of a handler, an observer or a release that did not end in
 	// time. See [StuckError] for handlers.
 	ErrStuck = errors.New("ownership: stuck")
-	// ErrStopped is returned by Run when it was called before, or after Stop.
+	// ErrStopped says that the allocator has ended, and Run with it, though nobody asked it to.
 	ErrStopped = errors.New("ownership: stopped")
 	// ErrUnclaimed tells of a partition that this member should own and does
 	// not claim: its name can't be a znode's, the Accept option refused it, or

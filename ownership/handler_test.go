@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -260,7 +261,7 @@ func TestLeave(t *testing.T) {
 			t.Error("the allocator runs on")
 		}
 		w.wantEvents("a", "t:1", "joined claimed revoking released left")
-		if err := a.owner.Run(context.Background()); !errors.Is(err, ownership.ErrStopped) {
+		if err := a.owner.Run(context.Background()); !errors.Is(err, kiel.ErrRunTwice) || err.Error() != "ownership: run was called before" {
 			t.Errorf("second run: %v", err)
 		}
 	})
@@ -366,8 +367,11 @@ func TestStopBeforeRun(t *testing.T) {
 		if err := o.Stop(context.Background()); err != nil {
 			t.Errorf("stop: %v", err)
 		}
-		if err := o.Run(context.Background()); !errors.Is(err, ownership.ErrStopped) {
+		if err := o.Run(context.Background()); err != nil {
 			t.Errorf("run: %v", err)
+		}
+		if err := o.Run(context.Background()); !errors.Is(err, kiel.ErrRunTwice) {
+			t.Errorf("second run: %v", err)
 		}
 	})
 }

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/session"
 )
@@ -126,18 +128,17 @@ func (o *Owner) Owned() []Info { return o.board.list() }
 // Each [StuckError] that ctx's cause wraps says that the handler of a partition was to return before, though
 // its context had not ended: the time that it has had counts.
 //
-// Run keeps the session from closing until it has released everything. It can be
-// called once. When ctx has ended already it joins nothing, tells the Observer
-// nothing and returns nil.
+// Run keeps the session from closing until it has released everything. When ctx
+// has ended already, or Stop was called, it joins nothing, tells the Observer
+// nothing and returns nil. A second call returns [kiel.ErrRunTwice].
 func (o *Owner) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
-		return fmt.Errorf("%w: run was called before", ErrStopped)
+		return operr.New("ownership", "", "", kiel.ErrRunTwice)
 	}
 	defer close(o.done)
 	select {
 	case <-o.leave:
-		o.err = ErrStopped
-		return o.err
+		return nil
 	default:
 	}
 	defer o.session.Hold()()
@@ -167,7 +168,7 @@ func (o *Owner) endSource(ctx context.Context) error {
 
 // Stop makes Run leave and waits until it has returned; it returns Run's error,
 // or ctx's cause when that ends first (Run goes on leaving). Before Run it only
-// makes Run return [ErrStopped]. It may be called from anywhere but the callbacks
+// makes Run return nil at once. It may be called from anywhere but the callbacks
 // and handlers that Run waits for.
 func (o *Owner) Stop(ctx context.Context) error {
 	o.once.Do(func() { close(o.leave) })

@@ -19,9 +19,6 @@ var (
 	// ErrRecordTooLarge is the Err of a member whose record is larger than 64 KiB, and the error of New for such a record.
 	ErrRecordTooLarge = errors.New("record is larger than 64 KiB")
 
-	// ErrStarted says that Run was called before. A Party runs once.
-	ErrStarted = errors.New("run was called before")
-
 	// ErrStopped says that Run ended before the Party could leave: its znode is deleted when the ZooKeeper session ends.
 	ErrStopped = errors.New("stopped before it could leave")
 

@@ -108,9 +108,9 @@ func TestObserver(t *testing.T) {
 func TestRunTwice(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.member("a")
-		wantErr(w, a.Run(w.Context()), party.ErrStarted)
+		wantErr(w, a.Run(w.Context()), kiel.ErrRunTwice)
 		must(w, a.stop())
-		wantErr(w, a.Run(w.Context()), party.ErrStarted)
+		wantErr(w, a.Run(w.Context()), kiel.ErrRunTwice)
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/session"
 )
@@ -30,12 +32,13 @@ const kindRefused = "membership"
 // Run joins, watches, and publishes views until ctx ends; then it leaves, for which it takes at most one session timeout, and
 // returns nil. Run holds the session meanwhile.
 //
-// ErrNameTaken, ErrNotAdmitted, ErrStarted and the end of the session end Run with an error. Before this Party has joined, or an observer has read
-// the members, any fatal error of package session does so, too. After that, or with Options.Rejoin, Run reports what the servers
-// refuse in View.Err, the log and the metric, and tries again, after pauses that grow to 5 s.
+// ErrNameTaken, ErrNotAdmitted and the end of the session end Run with an error. Before this Party has joined, or an observer has
+// read the members, any fatal error of package session does so, too. After that, or with Options.Rejoin, Run reports what the
+// servers refuse in View.Err, the log and the metric, and tries again, after pauses that grow to 5 s. A second call returns
+// [kiel.ErrRunTwice].
 func (p *Party) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
-		return fmt.Errorf("party: %s: %w", p.path, ErrStarted)
+		return operr.New("party", "", p.path, kiel.ErrRunTwice)
 	}
 	defer close(p.done)
 	defer p.sess.Hold()()

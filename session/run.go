@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/clocks"
 	"github.com/kielgo/kiel/internal/operr"
 )
@@ -28,10 +29,10 @@ var errClosing = errors.New("closing")
 // ends or Close is called, Run waits until nobody holds the session (Hold), for at most Options.StopTimeout; then it closes the
 // ZooKeeper session and returns nil. With a ctx that never ends, such as context.Background, only Close ends Run. Run returns an
 // error when going on is of no use: the servers refuse the credentials, or the chroot is missing and the ACLs do not allow
-// creating it. Run can be called once. It leaves no goroutine behind.
+// creating it. It leaves no goroutine behind. A second call, and one after [Start], returns [kiel.ErrRunTwice].
 func (s *Session) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
-		return operr.New(pkg, "", "", errors.New("Run was called before"))
+		return operr.New(pkg, "", "", kiel.ErrRunTwice)
 	}
 	return s.live(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -76,9 +77,7 @@ func TestHold(t *testing.T) {
 		if m.Current() != nil || m.Stats().State != "closed" {
 			t.Errorf("%+v", m.Stats())
 		}
-		if err := m.Run(t.Context()); err == nil {
-			t.Error("Run ran twice")
-		}
+		wantErr(t, "a second Run", m.Run(t.Context()), kiel.ErrRunTwice)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/endless"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -288,9 +289,7 @@ func TestCloseBeforeRun(t *testing.T) {
 		if err := s.Run(t.Context()); err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		if err := s.Run(t.Context()); err == nil {
-			t.Error("Run ran twice")
-		}
+		wantErr(t, "a second Run", s.Run(t.Context()), kiel.ErrRunTwice)
 		if n := w.srv.Stats().SessionsCreated; n != 0 {
 			t.Errorf("%d sessions made", n)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // Run watches the set and publishes views until ctx ends; then it returns nil. It creates nothing, and waits for a set that does
-// not exist. It returns an error only when the session has ended for good. A Set needs only one Run at a time.
+// not exist. It returns an error only when the session has ended for good. A second call returns [kiel.ErrRunTwice].
 func (s *Set) Run(ctx context.Context) error { return s.reader.Run(ctx) }
 
 // Refresh makes Run read the set again, after a Sync, and waits until the view is published. It returns an error when ctx ends

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
@@ -206,8 +207,8 @@ func TestSameMzxidOfOtherData(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Net.Refuse()
-		s := w.set("a", sharedset.Options{})
-		for range 2 { // without a connection, and with one; it may be run again
+		for range 2 { // without a connection, and with one
+			s := w.set("a", sharedset.Options{})
 			ctx, cancel := context.WithCancel(w.Context())
 			done := make(chan error)
 			go func() { done <- s.Run(ctx) }()
@@ -371,6 +372,29 @@ func TestMadeAnew(t *testing.T) {
 		v := w.wait(s, "of the new znode", func(v *sharedset.View) bool { return v.Version > old.Version })
 		if v.Czxid <= old.Czxid || v.SameZnode(old) || !slices.Equal(v.Items, old.Items) {
 			w.Errorf("%+v, before %+v", v, old)
+		}
+	})
+}
+
+func TestRunTwice(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.running()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		if err := s.Run(ctx); !errors.Is(err, kiel.ErrRunTwice) || err.Error() != "sharedset: "+path+": run was called before" {
+			w.Errorf("while Run runs: %v", err)
+		}
+		cancel()
+		s, err := sharedset.New(w.Session("b"), path, sharedset.Options{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		if err := s.Run(ctx); err != nil {
+			w.Error(err)
+		}
+		if err := s.Run(ctx); !errors.Is(err, kiel.ErrRunTwice) {
+			w.Errorf("after Run has ended: %v", err)
 		}
 	})
 }

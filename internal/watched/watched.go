@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/latest"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -36,8 +39,9 @@ type Options[V any] struct {
 	Newer func(before, v *V) bool
 }
 
-// Reader reads one znode. Its methods may be called from any goroutine, Run once at a time.
+// Reader reads one znode. Its methods may be called from any goroutine.
 type Reader[V any] struct {
+	ran    atomic.Bool // Run was called
 	opts   Options[V]
 	latest *latest.Value[V] // nil before the first
 
@@ -71,8 +75,12 @@ func (r *Reader[V]) Updates(ctx context.Context) iter.Seq[*V] {
 	}
 }
 
-// Run reads and publishes until ctx ends; then it returns nil. It returns an error only when the session has ended for good.
+// Run reads and publishes until ctx ends; then it returns nil. It returns an error only when the session has ended for good. A
+// second call returns [kiel.ErrRunTwice].
 func (r *Reader[V]) Run(ctx context.Context) error {
+	if r.ran.Swap(true) {
+		return operr.New(r.opts.Package, "", r.opts.Path, kiel.ErrRunTwice)
+	}
 	for {
 		inc, err := r.opts.Session.Incarnation(ctx)
 		if ctx.Err() != nil {

@@ -296,8 +296,8 @@ func TestRefreshEndsWithItsContext(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s, stop := recipetest.Stoppable(w, w.Net, "a", session.Options{})
-		r := reader(s)
 		run := func(ctx context.Context) chan error {
+			r := reader(s)
 			ended := make(chan error, 1)
 			go func() { ended <- r.Run(ctx) }()
 			return ended

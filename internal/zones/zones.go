@@ -38,7 +38,7 @@ func New(s *session.Session, parent, name string) (*Zones, error) {
 }
 
 // Run watches the znode and publishes views until ctx ends; then it returns nil. It returns an error only when the session has
-// ended for good.
+// ended for good. A second call returns [kiel.ErrRunTwice].
 func (z *Zones) Run(ctx context.Context) error { return z.reader.Run(ctx) }
 
 // Refresh makes Run read again, after a Sync, and waits until the view is published, or ctx ends.

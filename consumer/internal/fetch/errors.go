@@ -26,9 +26,6 @@ var (
 	// ErrOpen is returned by [Fetcher.Open] for a partition that is open already.
 	ErrOpen = errors.New("open already")
 
-	// ErrRunning is returned by a second [Fetcher.Run].
-	ErrRunning = errors.New("running already")
-
 	// errNoProgress says that an answer had no messages although the log has some.
 	errNoProgress = errors.New("the broker sends no messages although the log has some")
 	// errStall is why the watchdog has reset a partition.

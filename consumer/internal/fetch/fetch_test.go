@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
 )
 
 func same(t *testing.T, got, want []int64) {
@@ -264,7 +266,7 @@ func TestEnd(t *testing.T) {
 				if _, err := x.Open(t.Context(), "t", 9, 0, -1); !errors.Is(err, ErrClosed) {
 					t.Errorf("Open after the end: %v", err)
 				}
-				if err := x.Run(t.Context()); !errors.Is(err, ErrClosed) {
+				if err := x.Run(t.Context()); !errors.Is(err, kiel.ErrRunTwice) {
 					t.Errorf("Run after the end: %v", err)
 				}
 				k.end()

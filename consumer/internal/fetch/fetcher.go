@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
 )
 
 type key struct {
@@ -79,7 +81,7 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 }
 
 // Run fetches until ctx ends. Then it closes all partitions and connections, and waits for all goroutines, also for those that
-// call the Cluster or dial.
+// call the Cluster or dial. A second call returns [kiel.ErrRunTwice].
 func (f *Fetcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	if err := f.begin(ctx); err != nil {
@@ -107,11 +109,8 @@ func (f *Fetcher) Run(ctx context.Context) error {
 func (f *Fetcher) begin(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.running:
-		return ErrRunning
-	case f.ended:
-		return ErrClosed
+	if f.running || f.ended {
+		return kiel.ErrRunTwice
 	}
 	f.running, f.life = true, ctx
 	return nil
