@@ -7,10 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -47,7 +45,6 @@ type keeper struct {
 	paths  paths
 	source source
 	id     string // of the Owner value
-	off    sabotage.Rules
 
 	mu     sync.Mutex
 	epochs map[string]bool // epoch znodes that exist; their znodes are never deleted
@@ -55,19 +52,13 @@ type keeper struct {
 	listed atomic.Pointer[listing] // what list found last
 }
 
-func newKeeper(o *Owner, off sabotage.Rules) *keeper {
-	return &keeper{paths: o.paths, source: o.source, id: o.id, off: off, epochs: map[string]bool{}}
+func newKeeper(o *Owner) *keeper {
+	return &keeper{paths: o.paths, source: o.source, id: o.id, epochs: map[string]bool{}}
 }
 
 // claim claims ids, whose origins it writes down, and says what became of each.
 func (k *keeper) claim(ctx context.Context, inc *session.Incarnation, ids []kiel.Partition, origins map[kiel.Partition]origin) []finding {
 	c := &claimRound{keeper: k, inc: inc, origins: origins, out: make([]finding, 0, len(ids))}
-	if k.off.Off(sabotage.Claims) {
-		for _, id := range c.wanted(ids) {
-			c.out = append(c.out, finding{id: id, fate: fateOurs, token: time.Now().UnixNano()})
-		}
-		return c.out
-	}
 	ids = c.leaveOut(ctx, ids)
 	ids = c.makeEpochs(ctx, ids)
 	c.send(ctx, ids)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/status"
 )
@@ -287,9 +286,7 @@ func (l *loop) onOvertime(p *part) {
 	l.setStuck(p, true)
 	l.o.metrics.drainTimeouts.Inc()
 	l.o.metrics.revokeFailed.Inc()
-	if l.off.Off(sabotage.StuckLosesClaim) {
-		l.o.session.GiveUp(stuck)
-	} else if p.claim != nil {
+	if p.claim != nil {
 		l.closeClaim(p, Lost, fmt.Errorf("%w: %w", ErrLost, stuck))
 	}
 	l.step(p)

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
 )
@@ -133,7 +132,7 @@ func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id kiel.Pa
 		case err != nil:
 			return finding{id: id, fate: fateForbidden, err: fmt.Errorf("ownership: wait for %s: %w", k.paths.owner(id), err)}
 		}
-		if k.ours(inc, data, owner) && !k.off.Off(sabotage.PossiblyMine) {
+		if k.ours(inc, data, owner) {
 			watch.Stop()
 			return finding{id: id, fate: fateUnsure}
 		}
@@ -154,11 +153,6 @@ func (k *keeper) await(ctx context.Context, inc *session.Incarnation, id kiel.Pa
 // token, and then watches it until it is not, or ctx ends. It returns why the
 // claim is lost, nil when ctx ended or the session did.
 func (k *keeper) watch(ctx context.Context, inc *session.Incarnation, id kiel.Partition, token int64, verified func()) error {
-	if k.off.Off(sabotage.Claims) {
-		verified()
-		<-ctx.Done()
-		return nil
-	}
 	for {
 		watches, err := k.verify(ctx, inc, id, token)
 		if err != nil {
@@ -202,10 +196,6 @@ func (k *keeper) verify(ctx context.Context, inc *session.Incarnation, id kiel.P
 		return watches, fmt.Errorf("look at %s: %w", k.paths.owner(id), err)
 	}
 	watches[0] = w
-	if k.off.Off(sabotage.EpochWatch) && exists && owner.Czxid == token {
-		watches[1] = w
-		return watches, nil
-	}
 	if !exists || owner.Czxid != token || owner.EphemeralOwner != inc.SessionID() {
 		w.Stop()
 		return watches, fmt.Errorf("%s: %w", k.paths.owner(id), errVanished)

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 
 	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -32,7 +31,7 @@ func TestListOfAnotherHistory(t *testing.T) {
 		ses, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Dial: nw.Client("a").Dial})
 		must(err)
 		recipetest.Run(t, ses)
-		k := newKeeper(&Owner{paths: paths{owners: owners}}, sabotage.Rules{})
+		k := newKeeper(&Owner{paths: paths{owners: owners}})
 		want := func(names ...string) *session.Incarnation {
 			inc, err := ses.Incarnation(t.Context())
 			must(err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -37,7 +36,6 @@ const (
 type loop struct {
 	o      *Owner
 	keeper *keeper
-	off    sabotage.Rules
 	base   context.Context //nolint:containedctx // the lifetime of handlers: values of Run's context, no end
 	io     context.Context //nolint:containedctx // the lifetime of requests: that of the loop
 	inbox  chan func()
@@ -84,11 +82,9 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, o *Owner) *loop {
-	off := sabotage.Of(ctx)
 	return &loop{
 		o:       o,
-		keeper:  newKeeper(o, off),
-		off:     off,
+		keeper:  newKeeper(o),
 		base:    context.WithoutCancel(ctx),
 		inbox:   make(chan func(), inboxLen),
 		done:    make(chan struct{}),

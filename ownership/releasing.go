@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -23,10 +22,6 @@ func (k *keeper) release(ctx context.Context, inc *session.Incarnation, claims [
 			out = append(out, finding{id: c.id, fate: f, err: err})
 		}
 	}
-	if k.off.Off(sabotage.Claims) {
-		say(fateGone, nil, claims...)
-		return out
-	}
 	for len(claims) > 0 {
 		n := min(len(claims), batchSize)
 		batch := claims[:n]
@@ -35,9 +30,7 @@ func (k *keeper) release(ctx context.Context, inc *session.Incarnation, claims [
 			ops := make([]session.Op, 0, 2*len(batch))
 			for _, c := range batch {
 				guard := session.CheckOp(k.paths.epoch(c.id), c.epochVersion)
-				if k.off.Off(sabotage.GuardedRelease) {
-					guard = session.CheckOp(k.paths.owners, -1)
-				} else if c.epochGone {
+				if c.epochGone {
 					guard = session.CreateOp(k.paths.epoch(c.id), nil, session.Persistent)
 				}
 				ops = append(ops, guard, session.DeleteOp(k.paths.owner(c.id), -1))

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -109,9 +108,6 @@ func (l *loop) sendClaims() {
 			l.o.metrics.claims.WithLabelValues(resultTimeout).Inc()
 			l.warn(troubleUnsure, p.id.String(), fmt.Errorf("ownership: claim without an answer: %w", f.err))
 			p.held = heldUnsure
-			if l.off.Off(sabotage.PossiblyMine) {
-				p.held = heldNot
-			}
 		case fateUnsent:
 			// The loop is about to hear why, or has already.
 			p.outdated = l.plan == plan && l.inc == inc
@@ -287,7 +283,7 @@ func (l *loop) sendReleases() {
 // scheduleSweep has the claims of this session listed in a session timeout.
 func (l *loop) scheduleSweep(inc *session.Incarnation) {
 	l.after(inc.Timeout(), func() {
-		if l.inc != inc || l.off.Off(sabotage.PossiblyMine) || l.off.Off(sabotage.Claims) {
+		if l.inc != inc {
 			return
 		}
 		began := time.Now()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/internal/eventlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -67,21 +66,19 @@ func TestFrozenServerAtTheHandshake(t *testing.T) {
 
 // Negative control "no claims": the handler of the old owner takes two seconds to finish.
 func TestNoClaims(t *testing.T) {
-	attack(t, overlap, func(t *testing.T, off ...sabotage.Rule) *outcome {
-		return bubble(t, zktest.Options{}, func(w *world) *outcome {
-			opts := options{off: off, handler: drainFor(2 * time.Second)}
-			old := w.member("b", opts)
-			old.owns(5*time.Second, "0")
-			time.Sleep(10 * time.Second)
-			began := time.Now()
-			heir := w.member("a", opts)
-			heir.owns(5*time.Second, "0")
-			took := time.Since(began)
-			o := w.close()
-			o.figure("hand-over", took)
-			return o
-		})
-	}, sabotage.Claims)
+	withstood(t, bubble(t, zktest.Options{}, func(w *world) *outcome {
+		opts := options{handler: drainFor(2 * time.Second)}
+		old := w.member("b", opts)
+		old.owns(5*time.Second, "0")
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		heir := w.member("a", opts)
+		heir.owns(5*time.Second, "0")
+		took := time.Since(began)
+		o := w.close()
+		o.figure("hand-over", took)
+		return o
+	}))
 }
 
 // kafka is as much of Kafka as a commit needs: who commits last is right, whoever it is.

@@ -1,26 +1,26 @@
 // Package attacks holds, as tests, executions that break systems of this kind, and the negative controls: the rules by which such
 // systems are often built and which are not enough. With all rules an execution must do no harm; without the rule against it, the
-// execution must do the harm that the rule prevents, or it shows nothing. Ownership's rules are switched off (internal/sabotage),
-// and the execution runs again; the others are broken by mutants (test/mutants), which name the test that must fail. The column §
-// numbers the executions.
+// execution must do the harm that the rule prevents, or it shows nothing. Mutants (test/mutants) break the rules, and name the test
+// that must fail, and how. The column § numbers the executions.
 //
-//	§   execution, control                        rule, switch or mutant                  harm without    test
+//	§   execution, control                        rule or mutant                          harm without    test
 //	1   a deposed leader answers Sync             session-proof-beyond-sync               overlap         TestDeposedLeaderAnswersSync, R
 //	    control: Sync heartbeat                   the same                                overlap         the same
 //	    control: Exists heartbeat, cut follower   session-proof-by-quorum                 overlap         TestCutFollowerAnswersReads, R
-//	2   a release outlives its session            the two rules below                     claim lost      TestReleaseOutlivesItsSession, S
-//	    … each of the two rules alone is enough   one of them                             none            the same
+//	2   a release outlives its session            session-client-per-session-bare-delete  claim lost      TestReleaseOutlivesItsSession, S
+//	    … each of the two rules alone is enough   the two below                           none            the same
 //	    control: one client across sessions       session-client-per-session              claim lost      TestRequestOutlivesItsSession
-//	    control: bare delete as release           GuardedRelease                          claim lost      TestBareDeleteAsRelease
-//	3   a claim whose caller gave up              PossiblyMine                            unowned         TestClaimWhoseCallerGaveUp, S
+//	    control: bare delete as release           ownership-release-guarded               claim lost      TestBareDeleteAsRelease
+//	3   a claim whose caller gave up              ownership-claim-uncertain-unswept       unowned         TestClaimWhoseCallerGaveUp, S
 //	4   a proof through a follower                two margins: session-touch-margin       overlap         TestProofThroughAFollower
 //	5   a connect reply is lost                   session-connect-margin                  overlap         TestLostConnectReply, TestLostConnectReplyOnRealServers
 //	6   a version is no identity                  users' stores: check and compare        overwritten     TestVersionIsNoIdentity, S
-//	    the epoch of a claim changes              EpochWatch                              stalled         TestClaimWhoseEpochChanged, S
+//	    the epoch of a claim changes              ownership-epoch-verified                stalled         TestClaimWhoseEpochChanged, S
 //	7   same name, new record                     party-by-czxid                          diverged        TestSameNameNewRecord
-//	10  a handler that ignores revocation         StuckLosesClaim                         claims dropped  TestHandlerThatIgnoresRevocation
+//	10  a handler that ignores revocation         ownership-overtime-one-claim            claims dropped  TestHandlerThatIgnoresRevocation
+//	    … and keeps its claim                     ownership-overtime-loses                unowned         the same
 //	    control: stock dialer, frozen leader      session-handshake-cap                   session lost    TestFrozenServerAtTheHandshake, R
-//	    control: no claims                        Claims                                  overlap         TestNoClaims
+//	    control: no claims                        ownership-no-claims                     overlap         TestNoClaims
 //	    control: commit after release             close order: handler, commit, release   late commit     TestCommitAfterRelease
 //	    control: debounce off in a storm          QuietPeriod, MaxDelay                   storm           TestStormWithoutDebounce
 //	    control: different functions              allocator-same-function                 diverged        TestDifferentFunctions

@@ -14,7 +14,6 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/internal/eventlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 )
@@ -40,7 +39,6 @@ func (g *group) path(parts ...string) string {
 type options struct {
 	servers   []string
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
-	off       []sabotage.Rule
 	session   session.Options
 	allocator allocator.Options
 	ownership ownership.Options
@@ -95,12 +93,10 @@ func start(group string, j *journal, log *slog.Logger, o options) (*member, erro
 	if m.owner, err = ownership.New(m.alloc, o.handler(m), o.ownership); err != nil {
 		return nil, err
 	}
-	rules.note(o.off)
-	ctx := sabotage.Off(context.Background(), o.off...)
-	life, end := context.WithCancel(ctx)
+	life, end := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = m.session.Run(life) })
-	wg.Go(func() { _ = m.owner.Run(ctx) })
+	wg.Go(func() { _ = m.owner.Run(context.Background()) })
 	m.stop = sync.OnceFunc(func() {
 		_ = m.owner.Stop(context.Background())
 		end()

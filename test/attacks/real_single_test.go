@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/eventlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/proxy"
 	"github.com/kielgo/kiel/test/servers"
@@ -24,32 +23,14 @@ func TestOnARealServer(t *testing.T) {
 	t.Parallel()
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: realTick})
 	addrs := []string{zk.Addr()}
-	for name, c := range map[string]struct {
-		want harm
-		run  func(t *testing.T, s *site, off ...sabotage.Rule) *outcome
-		off  []sabotage.Rule
-	}{
-		"caller gave up": {unowned, realGaveUp, []sabotage.Rule{sabotage.PossiblyMine}},
-		"epoch changed": {stalled, func(t *testing.T, s *site, off ...sabotage.Rule) *outcome {
-			return foreignEpoch(t, s.group, s, off...)
-		}, []sabotage.Rule{sabotage.EpochWatch}},
+	for name, run := range map[string]func(t *testing.T, s *site) *outcome{
+		"release outlives its session": realRelease,
+		"caller gave up":               realGaveUp,
+		"epoch changed":                func(t *testing.T, s *site) *outcome { return foreignEpoch(t, s.group, s) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			t.Run("on", func(t *testing.T) {
-				t.Parallel()
-				withstood(t, c.run(t, newSite(t, groupOf(t), addrs)))
-			})
-			t.Run("off", func(t *testing.T) {
-				t.Parallel()
-				broken(t, c.want, c.run(t, newSite(t, groupOf(t), addrs), c.off...))
-			})
-		})
-	}
-	for name, off := range map[string][]sabotage.Rule{"on": nil, "client per session alone": {sabotage.GuardedRelease}} {
-		t.Run("release outlives its session/"+name, func(t *testing.T) {
-			t.Parallel()
-			withstood(t, realRelease(t, newSite(t, groupOf(t), addrs), off...))
+			withstood(t, run(t, newSite(t, groupOf(t), addrs)))
 		})
 	}
 	t.Run("version is no identity", func(t *testing.T) {
@@ -69,8 +50,8 @@ func TestOnARealServer(t *testing.T) {
 }
 
 // realRelease is TestReleaseOutlivesItsSession.
-func realRelease(t *testing.T, s *site, off ...sabotage.Rule) *outcome {
-	opts := options{off: off, session: session.Options{Timeout: realTimeout}, handler: drainFor(500 * time.Millisecond)}
+func realRelease(t *testing.T, s *site) *outcome {
+	opts := options{session: session.Options{Timeout: realTimeout}, handler: drainFor(500 * time.Millisecond)}
 	old := s.member("b", opts)
 	old.owns(expiry, "0")
 	heir := s.member("a", options{session: opts.session})
@@ -90,8 +71,8 @@ func realRelease(t *testing.T, s *site, off ...sabotage.Rule) *outcome {
 }
 
 // realGaveUp is TestClaimWhoseCallerGaveUp.
-func realGaveUp(t *testing.T, s *site, off ...sabotage.Rule) *outcome {
-	opts := options{off: off, session: session.Options{Timeout: realTimeout}}
+func realGaveUp(t *testing.T, s *site) *outcome {
+	opts := options{session: session.Options{Timeout: realTimeout}}
 	opts = s.on("b", opts)
 	lost := s.links["b"].LoseReply(func(r proxy.Request) bool { return r.Op == proxy.OpMulti && r.First == proxy.OpSetData })
 	old := s.join("b", opts)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/eventlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -17,29 +16,25 @@ const claimPath = "/kiel/groups/g/owners/t:0"
 // Execution §2: a member is told to release, loses its connection, and releases; its session expires, another claims, and then
 // the connection is back. There are two rules against it, and each is enough.
 func TestReleaseOutlivesItsSession(t *testing.T) {
-	run := func(t *testing.T, off ...sabotage.Rule) *outcome {
-		return bubble(t, zktest.Options{TickTime: time.Second}, func(w *world) *outcome {
-			opts := options{off: off, session: session.Options{Timeout: 6 * time.Second}, handler: drainFor(time.Second)}
-			old := w.member("b", opts)
-			old.owns(5*time.Second, "0")
-			heir := w.member("a", options{session: opts.session})
-			w.within(5*time.Second, "b is told to release", func() bool { return old.journal.count(eventlog.Revoking) == 1 })
-			link := w.net.Client("b")
-			link.Refuse()
-			link.Cut()
-			heir.owns(10*time.Second, "0")
-			time.Sleep(time.Second)
-			link.Heal()
-			time.Sleep(10 * time.Second)
-			o := w.close()
-			if n := heir.journal.count(eventlog.Lost); n > 0 {
-				o.harmed(claimLost, "the heir's claim was removed by the release of a session that is over")
-			}
-			return o
-		})
-	}
-	t.Run("on", func(t *testing.T) { withstood(t, run(t)) })
-	t.Run("client per session alone", func(t *testing.T) { withstood(t, run(t, sabotage.GuardedRelease)) })
+	withstood(t, bubble(t, zktest.Options{TickTime: time.Second}, func(w *world) *outcome {
+		opts := options{session: session.Options{Timeout: 6 * time.Second}, handler: drainFor(time.Second)}
+		old := w.member("b", opts)
+		old.owns(5*time.Second, "0")
+		heir := w.member("a", options{session: opts.session})
+		w.within(5*time.Second, "b is told to release", func() bool { return old.journal.count(eventlog.Revoking) == 1 })
+		link := w.net.Client("b")
+		link.Refuse()
+		link.Cut()
+		heir.owns(10*time.Second, "0")
+		time.Sleep(time.Second)
+		link.Heal()
+		time.Sleep(10 * time.Second)
+		o := w.close()
+		if n := heir.journal.count(eventlog.Lost); n > 0 {
+			o.harmed(claimLost, "the heir's claim was removed by the release of a session that is over")
+		}
+		return o
+	}))
 }
 
 // Negative control "one client across sessions", which is §2 as it was measured: a delete that waits for a connection, and a Sync
@@ -102,25 +97,23 @@ func TestRequestOutlivesItsSession(t *testing.T) {
 // hear of that at once; the next owner claims. That two own it for a moment is the operator's doing; that the release then takes
 // the claim from its owner would be ours.
 func TestBareDeleteAsRelease(t *testing.T) {
-	attack(t, claimLost, func(t *testing.T, off ...sabotage.Rule) *outcome {
-		return bubble(t, zktest.Options{}, func(w *world) *outcome {
-			old := w.member("b", options{off: off, handler: drainFor(2 * time.Second)})
-			old.owns(5*time.Second, "0")
-			heir := w.member("a", options{})
-			w.within(5*time.Second, "b is told to release", func() bool { return old.journal.count(eventlog.Revoking) == 1 })
-			w.net.Client("b").BlackHole(zktest.ToClient)
-			if err := w.srv.Delete(claimPath); err != nil {
-				w.t.Fatal(err)
-			}
-			heir.owns(time.Second, "0")
-			w.within(5*time.Second, "b releases", func() bool { return old.journal.count(eventlog.Released) == 1 })
-			time.Sleep(100 * time.Millisecond)
-			o := w.close()
-			o.forgive(overlap)
-			if heir.journal.count(eventlog.Lost) > 0 {
-				o.harmed(claimLost, "the heir's claim was removed by the release of who owned it before")
-			}
-			return o
-		})
-	}, sabotage.GuardedRelease)
+	withstood(t, bubble(t, zktest.Options{}, func(w *world) *outcome {
+		old := w.member("b", options{handler: drainFor(2 * time.Second)})
+		old.owns(5*time.Second, "0")
+		heir := w.member("a", options{})
+		w.within(5*time.Second, "b is told to release", func() bool { return old.journal.count(eventlog.Revoking) == 1 })
+		w.net.Client("b").BlackHole(zktest.ToClient)
+		if err := w.srv.Delete(claimPath); err != nil {
+			w.t.Fatal(err)
+		}
+		heir.owns(time.Second, "0")
+		w.within(5*time.Second, "b releases", func() bool { return old.journal.count(eventlog.Released) == 1 })
+		time.Sleep(100 * time.Millisecond)
+		o := w.close()
+		o.forgive(overlap)
+		if heir.journal.count(eventlog.Lost) > 0 {
+			o.harmed(claimLost, "the heir's claim was removed by the release of who owned it before")
+		}
+		return o
+	}))
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/eventlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 )
 
 // harm is a way in which the promise can be broken.
@@ -94,14 +93,6 @@ func judge(logs []eventlog.Log) *outcome {
 		o.harmed(otherHarm, "%d overlaps, margin %v: %s", report.Overlaps, o.margin, report)
 	}
 	return o
-}
-
-// attack runs an execution twice: with all rules, and then it must end well; and with rules off, and then it must do the harm
-// that the rules are there to prevent, else it shows nothing.
-func attack(t *testing.T, want harm, run func(t *testing.T, off ...sabotage.Rule) *outcome, rules ...sabotage.Rule) {
-	t.Helper()
-	t.Run("on", func(t *testing.T) { withstood(t, run(t)) })
-	t.Run("off", func(t *testing.T) { broken(t, want, run(t, rules...)) })
 }
 
 // withstood requires that an execution did no harm.

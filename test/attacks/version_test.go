@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/eventlog"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/wait"
@@ -188,13 +187,13 @@ func TestVersionIsNoIdentity(t *testing.T) {
 }
 
 // foreignEpoch has an operator write the epoch of a partition that is owned. Its owner's commits are refused from then on.
-func foreignEpoch(t *testing.T, g *group, p place, off ...sabotage.Rule) *outcome {
+func foreignEpoch(t *testing.T, g *group, p place) *outcome {
 	s := newStore("/offset-of-"+g.name, true)
 	op := operator(g, p)
 	if _, err := op.Create(t.Context(), s.path, []byte("0"), session.Persistent); err != nil {
 		t.Fatal(err)
 	}
-	a := p.member("a", options{off: off, session: session.Options{Timeout: versionTimeout}, handler: s.handler})
+	a := p.member("a", options{session: session.Options{Timeout: versionTimeout}, handler: s.handler})
 	g.within(10*time.Second, "a commits", func() bool { n, _ := s.count("a"); return n > 5 })
 	token := a.token(0)
 	if _, err := op.Set(t.Context(), g.path("epochs", "t:0"), []byte("an operator's"), -1); err != nil {
@@ -221,11 +220,9 @@ func foreignEpoch(t *testing.T, g *group, p place, off ...sabotage.Rule) *outcom
 // Execution §6: a holder that finds its epoch changed treats the claim as lost. If it does not, it owns what it can't write.
 // (Package ownership tests what else operators do, in TestOperator.)
 func TestClaimWhoseEpochChanged(t *testing.T) {
-	attack(t, stalled, func(t *testing.T, off ...sabotage.Rule) *outcome {
-		return bubble(t, zktest.Options{TickTime: time.Second}, func(w *world) *outcome {
-			return foreignEpoch(w.t, w.group, w, off...)
-		})
-	}, sabotage.EpochWatch)
+	withstood(t, bubble(t, zktest.Options{TickTime: time.Second}, func(w *world) *outcome {
+		return foreignEpoch(w.t, w.group, w)
+	}))
 }
 
 // operator returns a session of its own in which nobody is a member.

@@ -74,7 +74,7 @@ func backup(w *world, s step) (func(), bool) {
 		freeServer()
 		w.later(func() {
 			defer freeSet()
-			sleep(w.ctx, 3*w.plan.Timeout)
+			time.Sleep(3 * w.plan.Timeout)
 		})
 	}, true
 }
@@ -82,7 +82,7 @@ func backup(w *world, s step) (func(), bool) {
 // backUpAtJoin makes a backup when the next member has joined, and others have not released their claims yet.
 func (w *world) backUpAtJoin(before int) *zktest.Backup {
 	for tries := 0; w.members() <= before && tries < 100; tries++ {
-		sleep(w.ctx, time.Millisecond)
+		time.Sleep(time.Millisecond)
 	}
 	return w.srv.Backup()
 }

@@ -98,7 +98,7 @@ func shrinkSet(w *world, s step) (func(), bool) {
 			unsure := <-removed != nil
 			w.putBack(live, one)
 			if unsure { // the removal may still happen, as long as its session lives
-				sleep(w.ctx, 2*w.plan.Timeout)
+				time.Sleep(2 * w.plan.Timeout)
 				w.putBack(live, one)
 			}
 		})
@@ -119,14 +119,14 @@ func (w *world) errand(f func()) {
 func (w *world) putBack(live []*process, parts map[string][]int32) {
 	for _, p := range live {
 		for !p.hasEnded() && !p.isDead() && !p.isLeaving() && w.changeSet(p, p.alloc.AddPartitions, parts) != nil {
-			sleep(w.ctx, time.Second)
+			time.Sleep(time.Second)
 		}
 	}
 }
 
 // changeSet has a member change the set.
 func (w *world) changeSet(p *process, change func(context.Context, map[string][]int32) error, parts map[string][]int32) error {
-	ctx, cancel := context.WithTimeout(w.ctx, 8*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 	defer cancel()
 	err := change(ctx, parts)
 	w.mon.Note("%s changed the set: %v", p.id, err)

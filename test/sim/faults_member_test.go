@@ -134,7 +134,7 @@ func rebalance(p *process, _ step) bool {
 		return false
 	}
 	p.w.later(func() {
-		ctx, cancel := context.WithTimeout(p.w.ctx, 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		err := p.alloc.Rebalance(ctx)
 		p.w.mon.Note("%s: rebalance asked for: %v", p.id, err)

@@ -110,7 +110,7 @@ func flap(w *world, s step) (func(), bool) {
 	if p == nil {
 		return nil, false
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
+	ctx, cancel := context.WithCancel(context.Background())
 	every := 50*time.Millisecond + time.Duration(s.N%1000)*time.Millisecond
 	w.later(func() {
 		for sleep(ctx, every) {

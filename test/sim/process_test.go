@@ -133,7 +133,7 @@ func (w *world) start(slot int, double bool) *process {
 		w.startOwner(p, log)
 		run = p.owner.Run
 	}
-	base := w.ctx
+	base := context.Background()
 	ctx, quit := context.WithCancel(base)
 	life, end := context.WithCancel(base)
 	p.quit, p.end = quit, end

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/sabotage"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -26,12 +25,10 @@ const (
 	stopTimeout      = 25 * time.Second
 )
 
-// manners are those of the handlers, and rules of the library, that a negative control does without.
+// manners are those of the handlers that a negative control does without.
 type manners struct {
 	trust      bool // handlers don't ask for trust
 	commitLate bool // handlers commit after they have returned
-	rules      []sabotage.Rule
-	ignores    string // an invariant of which nothing is expected then
 }
 
 // result is what came of a run.
@@ -56,7 +53,6 @@ type result struct {
 type world struct {
 	plan    *plan
 	lax     manners
-	ctx     context.Context // of all processes; it has no end
 	srv     *zktest.Server
 	nw      *zktest.Network
 	kafka   *kafka    // of members that are Owners
@@ -105,13 +101,11 @@ func simulate(t *testing.T, p *plan, lax manners) (res *result) {
 func newWorld(p *plan, lax manners, res *result) *world {
 	w := &world{
 		plan: p, lax: lax, cov: res.cov, res: res,
-		ctx: sabotage.Off(context.Background(), lax.rules...),
 		srv: zktest.NewServer(zktest.Options{TickTime: p.Tick, MaxSessionTimeout: 2 * p.Timeout}), nw: zktest.NewNetwork(),
 		slots: make([]*process, p.Slots), wanted: make([]bool, p.Slots), lists: p.lists(),
 		woken: make(chan struct{}, 1),
 	}
 	w.mon = newMonitor(p, p.Timeout*5/6, res.cov)
-	w.mon.ignores = lax.ignores
 	if p.Group {
 		w.brokers = newBrokers(p)
 		w.broker = w.brokers
