@@ -103,7 +103,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 // the servers ends Run, too, unless Options.Rejoin is set; after that refusals are reported, and tried again. Whichever way Run
 // ends, the last snapshot is not joined and has the error in Err. A second call returns [kiel.ErrRunTwice].
 //
-// The session must run: without it the member does not join. Run holds the session until Run returns.
+// The session must run: without it the member does not join. Run keeps the session open until Run returns.
 func (a *PartitionAllocator) Run(ctx context.Context) error {
 	if !a.ran.CompareAndSwap(false, true) {
 		return operr.New("allocator", "", "", kiel.ErrRunTwice)
@@ -115,7 +115,7 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 		return nil
 	default:
 	}
-	defer a.session.Hold()()
+	defer a.session.KeepOpen()()
 	hide, err := a.shown.Show()
 	if err != nil {
 		a.end = fmt.Errorf("allocator: run: %w", err)

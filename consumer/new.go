@@ -146,7 +146,7 @@ func (g *Group) showParts() error {
 	return err
 }
 
-// startSession runs zk until end is called. end waits for the holders of zk, for limit at most, and returns the error of zk's
+// startSession runs zk until end is called. end waits for the users of zk, for limit at most, and returns the error of zk's
 // Close.
 func startSession(life context.Context, zk *session.Session) (end func(limit time.Duration) error) {
 	ran := make(chan struct{})

@@ -141,7 +141,7 @@ func (o *Owner) Run(ctx context.Context) error {
 		return nil
 	default:
 	}
-	defer o.session.Hold()()
+	defer o.session.KeepOpen()()
 	hide, err := o.shown.Show()
 	if err != nil {
 		o.err = errors.Join(fmt.Errorf("ownership: run: %w", err), o.endSource(ctx))

@@ -30,7 +30,7 @@ const (
 const kindRefused = "membership"
 
 // Run joins, watches, and publishes views until ctx ends; then it leaves, for which it takes at most one session timeout, and
-// returns nil. Run holds the session meanwhile.
+// returns nil. Run keeps the session open meanwhile.
 //
 // ErrNameTaken, ErrNotAdmitted and the end of the session end Run with an error. Before this Party has joined, or an observer has
 // read the members, any fatal error of package session does so, too. After that, or with Options.Rejoin, Run reports what the
@@ -41,7 +41,7 @@ func (p *Party) Run(ctx context.Context) error {
 		return operr.New("party", "", p.path, kiel.ErrRunTwice)
 	}
 	defer close(p.done)
-	defer p.sess.Hold()()
+	defer p.sess.KeepOpen()()
 	l := &loop{
 		Party: p, members: make(map[string]record), lasting: p.rejoin,
 		refusals: pause.Backoff{Growth: pause.Doubling(retryPause, refusedPause)},

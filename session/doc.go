@@ -83,7 +83,8 @@
 // # Concurrency
 //
 // Every method of Session, Incarnation and Watch may be called from any goroutine. Blocking calls end with their context, with
-// the ZooKeeper session, and with Run. Close returns only when the session has ended; its context ends only the wait for holders.
-// A context that ends after a write was sent ends only the wait: the call then returns [ErrUncertain]. At most 512 requests are
-// in flight; further ones wait. A Session calls no code of the user's but [Options].Dial and [Options].Logger.
+// the ZooKeeper session, and with Run. Close returns only when the session has ended; its context ends only the wait for those
+// that keep the session open (KeepOpen). A context that ends after a write was sent ends only the wait: the call then returns
+// [ErrUncertain]. At most 512 requests are in flight; further ones wait. A Session calls no code of the user's but [Options].Dial
+// and [Options].Logger.
 package session

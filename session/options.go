@@ -110,7 +110,7 @@ type Options struct {
 	// path. Servers end a session in one transaction, and after one that is too large they do not start any more
 	// (ZOOKEEPER-4306). 0 means 512 KiB.
 	EphemeralBudget int
-	// StopTimeout limits how long Close, and Run after the end of its context, wait for holders (Hold). 0 means 30 s.
+	// StopTimeout limits how long Close, and Run after the end of its context, wait for users (KeepOpen). 0 means 30 s.
 	StopTimeout time.Duration
 	// Logger receives the log. nil sends warnings and errors to slog.Default() and drops the rest; a Logger with
 	// slog.DiscardHandler drops everything.

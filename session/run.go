@@ -22,14 +22,14 @@ const (
 	closePatience = time.Second
 )
 
-// errClosing is what serve returns when Run must return and nobody holds the session any more.
+// errClosing is what serve returns when Run must return and nobody keeps the session open any more.
 var errClosing = errors.New("closing")
 
 // Run connects, keeps the session alive and proves that it is, and makes a new session whenever the servers end one. When ctx
-// ends or Close is called, Run waits until nobody holds the session (Hold), for at most Options.StopTimeout; then it closes the
-// ZooKeeper session and returns nil. With a ctx that never ends, such as context.Background, only Close ends Run. Run returns an
-// error when going on is of no use: the servers refuse the credentials, or the chroot is missing and the ACLs do not allow
-// creating it. It leaves no goroutine behind. A second call, and one after [Start], returns [kiel.ErrRunTwice].
+// ends or Close is called, Run waits until nobody keeps the session open (KeepOpen), for at most Options.StopTimeout; then it
+// closes the ZooKeeper session and returns nil. With a ctx that never ends, such as context.Background, only Close ends Run. Run
+// returns an error when going on is of no use: the servers refuse the credentials, or the chroot is missing and the ACLs do not
+// allow creating it. It leaves no goroutine behind. A second call, and one after [Start], returns [kiel.ErrRunTwice].
 func (s *Session) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return operr.New(pkg, "", "", kiel.ErrRunTwice)
@@ -131,7 +131,7 @@ type runner struct {
 	end      <-chan struct{} // closed when Run's context ends; nil if it never ends, and once stopping
 	closing  <-chan struct{} // closed by Close; nil once stopping
 	stopping bool            // Run must return
-	until    instant         // while stopping: when to stop waiting for holders
+	until    instant         // while stopping: when to stop waiting for users
 	number   uint64          // of the newest incarnation, from 1; 0 before the first
 	inc      *Incarnation    // the trusted incarnation, or nil
 	proven   bool            // a proof was accepted, in any ZooKeeper session of this Session
@@ -208,7 +208,7 @@ func (r *runner) stop() {
 func (r *runner) backoffBeforeConnect(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for !r.stopping || r.s.held() && !r.s.hurry.Load() {
+	for !r.stopping || r.s.inUse() && !r.s.hurry.Load() {
 		select {
 		case <-timer.C:
 			return
@@ -246,16 +246,16 @@ func (r *runner) reconcile(cs *clientState) (time.Duration, error) {
 	return min(next, wait), err
 }
 
-// mayClose reports whether Run, which must return, may close the session: nobody holds it, or the time for holders is over.
+// mayClose reports whether Run, which must return, may close the session: nobody keeps it open, or the time for that is over.
 func (r *runner) mayClose(now instant) bool {
-	if !r.s.held() {
+	if !r.s.inUse() {
 		return true
 	}
 	if !r.s.hurry.Load() && !r.until.reached(now) {
 		return false
 	}
 	r.s.cutShort.Store(true)
-	r.s.log.Error("session closed while it was still held", keyPatience, r.s.opts.StopTimeout)
+	r.s.log.Error("session closed while it was still in use", keyPatience, r.s.opts.StopTimeout)
 	return true
 }
 

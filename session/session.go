@@ -49,7 +49,7 @@ type Session struct {
 	begun   atomic.Bool   // Run has begun its work, or Close was called before Run
 	closing chan struct{} // closed by the first Close
 	toClose func()        // closes closing
-	hurry   atomic.Bool   // Run waits for holders no longer: the context of a Close has ended
+	hurry   atomic.Bool   // Run waits for users no longer: the context of a Close has ended
 	ended   chan struct{} // closed when Run has ended, or when Close was called before Run
 	failure error         // what Run returns; set before ended is closed, read only after
 	wake    chan struct{} // has an element when Run's goroutine must reconcile
@@ -70,11 +70,11 @@ type Session struct {
 	timeoutChanges atomic.Uint64
 	badFrames      atomic.Uint64
 	abandoned      atomic.Uint64
-	cutShort       atomic.Bool // the session was closed while it was still held
+	cutShort       atomic.Bool // the session was closed while it was still in use
 	warned         atomic.Bool // the warning that Run was not called was logged
 
-	mu      sync.Mutex
-	holders int // how many Holds are not released
+	mu    sync.Mutex
+	users int // how many calls of KeepOpen are not released
 }
 
 // state is what Run publishes.
@@ -113,26 +113,26 @@ func New(servers []string, opts Options) (*Session, error) {
 	return s, nil
 }
 
-// Hold declares that a part of the program still needs the session. When Run's context ends or Close is called, the session is
-// kept until all holders have called release, Options.StopTimeout has passed, or the context of a Close has ended. release may be
-// called any number of times.
-func (s *Session) Hold() (release func()) {
+// KeepOpen declares that a part of the program still needs the session. When Run's context ends or Close is called, the session
+// is kept open until all such parts have called release, Options.StopTimeout has passed, or the context of a Close has ended.
+// release may be called any number of times.
+func (s *Session) KeepOpen() (release func()) {
 	s.mu.Lock()
-	s.holders++
+	s.users++
 	s.mu.Unlock()
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
-		s.holders--
+		s.users--
 		s.mu.Unlock()
 		s.nudge()
 	})
 }
 
-// held reports whether anybody holds the session.
-func (s *Session) held() bool {
+// inUse reports whether anybody keeps the session open.
+func (s *Session) inUse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.holders > 0
+	return s.users > 0
 }
 
 // Incarnation waits until there is a trusted incarnation, and returns it. When there will be none, it returns ErrClosed, or the

@@ -41,17 +41,17 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-func TestHold(t *testing.T) {
+func TestKeepOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.start("a", nil)
-		release, other := m.Hold(), m.Hold()
+		release, other := m.KeepOpen(), m.KeepOpen()
 		inc := m.incarnation()
 		done := m.done
 		ended := make(chan error, 1)
 		go func() { ended <- m.stop() }()
 		time.Sleep(10 * time.Second)
 		if !inc.Trusted() || len(done) > 0 {
-			t.Fatal("Run ended though the session is held")
+			t.Fatal("Run ended though the session is kept open")
 		}
 		if err := inc.EnsurePath(t.Context(), "/still/works"); err != nil {
 			t.Error(err)
@@ -60,7 +60,7 @@ func TestHold(t *testing.T) {
 		release()
 		time.Sleep(time.Second)
 		if !inc.Trusted() {
-			t.Fatal("Run ended though the session is still held once")
+			t.Fatal("Run ended though the session is still kept open once")
 		}
 		other()
 		if err := <-ended; err != nil {
@@ -81,10 +81,10 @@ func TestHold(t *testing.T) {
 	})
 }
 
-func TestHoldTooLong(t *testing.T) {
+func TestKeptOpenTooLong(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.start("a", func(o *session.Options) { o.StopTimeout = 3 * time.Second })
-		defer m.Hold()()
+		defer m.KeepOpen()()
 		m.incarnation()
 		start := time.Now()
 		if err := m.stop(); err != nil {

@@ -11,8 +11,8 @@ import (
 // runPatience is how long a caller waits for an incarnation before it logs a warning that Run was not called.
 const runPatience = 5 * time.Second
 
-// errStillHeld is the error of a Close that closed the session while it was still held.
-var errStillHeld = errors.New("closed while it was still held")
+// errStillUsed is the error of a Close that closed the session while it was still in use.
+var errStillUsed = errors.New("closed while it was still in use")
 
 // Start makes a Session as New does, runs it, and returns when its first incarnation is trusted. From then on the Session runs
 // until Close is called: the end of ctx does not end it. The values of ctx stay with it.
@@ -37,20 +37,20 @@ func Start(ctx context.Context, servers []string, opts Options) (*Session, error
 		_ = s.live(life) // Close returns this error
 	}()
 	if _, err := s.Incarnation(ctx); err != nil {
-		_ = s.Close(life) // nobody holds the session, and err says why it ended
+		_ = s.Close(life) // nobody uses the session, and err says why it ended
 		<-ran
 		return nil, err
 	}
 	return s, nil
 }
 
-// Close ends the Session and returns when nothing of it is left. First Close waits until nobody holds the session (Hold), for at
-// most Options.StopTimeout and until ctx ends; with a ctx that has ended it does not wait for holders at all. Then it closes the
-// ZooKeeper session. That takes a few seconds at most, whatever the servers do, and the end of ctx does not cut it short. Later
-// calls of the Session's methods return ErrClosed.
+// Close ends the Session and returns when nothing of it is left. First Close waits until nobody keeps the session open
+// (KeepOpen), for at most Options.StopTimeout and until ctx ends; with a ctx that has ended it does not wait at all. Then it
+// closes the ZooKeeper session. That takes a few seconds at most, whatever the servers do, and the end of ctx does not cut it
+// short. Later calls of the Session's methods return ErrClosed.
 //
 // Close returns the error that ended the Session, if it ended by itself; an error with ctx's cause, if the session was closed
-// while it was still held; otherwise nil. It may be called any number of times and from any goroutine: all calls wait for the
+// while it was still in use; otherwise nil. It may be called any number of times and from any goroutine: all calls wait for the
 // same end. If the program called Run, Close does what the end of Run's context does. If Run is called after Close, it returns
 // nil at once, and the Session never runs.
 func (s *Session) Close(ctx context.Context) error {
@@ -73,9 +73,9 @@ func (s *Session) Close(ctx context.Context) error {
 	case s.failure != nil:
 		return s.failure
 	case s.cutShort.Load() && cause != nil:
-		return operr.New(pkg, "", "", operr.Because(errStillHeld, cause))
+		return operr.New(pkg, "", "", operr.Because(errStillUsed, cause))
 	case s.cutShort.Load():
-		return operr.New(pkg, "", "", errStillHeld)
+		return operr.New(pkg, "", "", errStillUsed)
 	}
 	return nil
 }

@@ -177,16 +177,16 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
-// Close waits for holders until its own context ends, and says so if it ended the session under them.
+// Close waits for users until its own context ends, and says so if it ended the session under them.
 func TestCloseWaitsForHolders(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := w.started(t.Context())
-		inc, release := s.Current(), s.Hold()
+		inc, release := s.Current(), s.KeepOpen()
 		closed := make(chan error, 2)
 		go func() { closed <- s.Close(t.Context()) }()
 		time.Sleep(10 * time.Second)
 		if !inc.Trusted() || len(closed) > 0 {
-			t.Fatal("closed though it is held")
+			t.Fatal("closed though it is kept open")
 		}
 		release()
 		if err := <-closed; err != nil {
@@ -194,7 +194,7 @@ func TestCloseWaitsForHolders(t *testing.T) {
 		}
 
 		s = w.started(t.Context())
-		defer s.Hold()()
+		defer s.KeepOpen()()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errEnough)
 		defer cancel()
 		began := time.Now()
@@ -211,7 +211,7 @@ func TestCloseWaitsForHolders(t *testing.T) {
 		}
 
 		s = w.started(t.Context())
-		defer s.Hold()()
+		defer s.KeepOpen()()
 		began = time.Now()
 		if err := s.Close(t.Context()); err == nil || time.Since(began) < 30*time.Second {
 			t.Errorf("Close: %v after %v, want an error after StopTimeout", err, time.Since(began))
@@ -258,7 +258,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 						})
 						calls.Go(func() {
 							for s.Stats().State != "closed" {
-								s.Hold()()
+								s.KeepOpen()()
 								s.GiveUp(errEnough)
 								_, _ = s.Current(), s.Timeout()
 								time.Sleep(time.Millisecond)

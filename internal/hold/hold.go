@@ -51,7 +51,7 @@ func Of(opts Options, stat session.Stat, watch *session.Watch) *Hold {
 		watch.Stop()
 		return nil
 	}
-	h := &Hold{opts: opts, token: stat.Czxid, letGo: opts.Session.Hold()}
+	h := &Hold{opts: opts, token: stat.Czxid, letGo: opts.Session.KeepOpen()}
 	life := opts.Incarnation.Context()
 	if opts.Lasting {
 		life = context.WithoutCancel(life)

@@ -37,7 +37,7 @@ func keep(lasting *session.Session) (letGo func()) {
 	if lasting == nil {
 		return func() {}
 	}
-	return lasting.Hold()
+	return lasting.KeepOpen()
 }
 
 // Vanished records that the znode is gone or its session is over, unless its removal has started. The znode's name may be used

@@ -30,7 +30,7 @@ func TestStop(t *testing.T) {
 		if id := recipetest.ID(t, s); len(srv.Sessions()) != 1 || id != srv.Sessions()[0].ID {
 			t.Errorf("id %#x, sessions %+v", id, srv.Sessions())
 		}
-		defer s.Hold()()
+		defer s.KeepOpen()()
 		start := time.Now()
 		done := make(chan struct{})
 		go func() {

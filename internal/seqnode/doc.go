@@ -22,7 +22,7 @@
 //     removed in the background. A removal is repeated until the contender is gone or its session has ended.
 //   - A persistent contender is looked for and removed in later sessions, too, until Run ends. When its session ends before the
 //     outcome of its create is known, its GUID is looked for during two session timeouts; meanwhile this [Dir] creates nothing. A
-//     removal keeps the session open ([session.Session.Hold]).
+//     removal keeps the session open ([session.Session.KeepOpen]).
 //   - A contender keeps its place while its session lives, through lost connections and ends of trust; a persistent one longer.
 //   - A waiter watches one znode, the nearest one that precedes it. A waiter also checks that znode when the connection is lost,
 //     when an incarnation ends, and once per session timeout. An ACL that forbids reading a znode hides its data only.

@@ -73,5 +73,5 @@
 // All methods may be called from any goroutine; a DoubleBarrier is one member, so it refuses a second Enter before the Leave of
 // the first. All methods but New, NewDouble and the plain accessors block until their condition holds or their context ends. A
 // member has one goroutine that watches its znode; the goroutine ends with the member's context. A member keeps the session open
-// ([session.Session.Hold]) until Leave returns.
+// ([session.Session.KeepOpen]) until Leave returns.
 package barrier

@@ -56,7 +56,7 @@ func (m *Member) Incarnation() *session.Incarnation { return m.hold.Incarnation(
 // of Leave deletes the znode; the others wait.
 func (m *Member) Leave(ctx context.Context) error {
 	first, letGo := false, func() {}
-	m.hold.Release(ErrLeft, func() { first, letGo = true, m.d.session.Hold() })
+	m.hold.Release(ErrLeft, func() { first, letGo = true, m.d.session.KeepOpen() })
 	if first {
 		defer m.d.left(m)
 		defer letGo()

@@ -77,5 +77,5 @@
 // Any goroutine may call any method; the calls of one handle that write take turns. Do calls its function on the goroutine of its
 // caller, one function at a time on a handle. A call that writes has one goroutine, which ends with the call, or carries the
 // write to its end after the call has returned. A hold has two goroutines, which end with it. A hold keeps the session open
-// ([session.Session.Hold]) until it has ended and, if it was released, the record is gone.
+// ([session.Session.KeepOpen]) until it has ended and, if it was released, the record is gone.
 package lease

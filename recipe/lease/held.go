@@ -49,7 +49,7 @@ func (l *NonBlockingLease) hold(t try) *Held {
 		lease: l, token: t.term.stat.Mzxid, floor: t.floor, term: t.term, removal: hold.NewRemoval(),
 	}
 	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(t.inc.Context()))
-	go h.expire(l.session.Hold())
+	go h.expire(l.session.KeepOpen())
 	go h.guard()
 	return h
 }
@@ -327,7 +327,7 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 // wraps the cause and the removal goes on in the background, until the lease has ended by itself. A refusal by the servers, by an
 // ACL for instance, is logged and tried again, after pauses that grow to 5 s. Calls after the first wait for the same removal.
 func (h *Held) Release(ctx context.Context) error {
-	letGo := h.lease.session.Hold() // from before the end of the hold, which the record must outlast
+	letGo := h.lease.session.KeepOpen() // from before the end of the hold, which the record must outlast
 	h.end(ErrReleased)
 	h.removal.Start(ctx, h.lease.session, h.removeRecord)
 	letGo()

@@ -52,7 +52,7 @@ func (l *NonBlockingLease) carry(ctx context.Context, f func(c *call, inner *loc
 			return
 		}
 		if !c.left {
-			c.letGo = l.session.Hold()
+			c.letGo = l.session.KeepOpen()
 			c.results <- err
 		}
 		life, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
@@ -72,7 +72,7 @@ func (l *NonBlockingLease) send(c *call, inner *lock.Held, ops []session.Op) (se
 	stays := context.AfterFunc(c.ctx, func() {
 		defer close(answered)
 		if c.results != nil {
-			c.letGo = l.session.Hold()
+			c.letGo = l.session.KeepOpen()
 			c.results <- fmt.Errorf("%w: %w", session.ErrUncertain, context.Cause(c.ctx))
 		}
 	})

@@ -72,5 +72,5 @@
 //
 // Any goroutine may call any method. Acquire, TryAcquire, Contenders and Release block until ZooKeeper has answered or their
 // context ends. Do calls its function on the goroutine of its caller. A hold has one goroutine, which watches its contender and
-// ends with the hold. A hold keeps the session open ([session.Session.Hold]) until Release is called.
+// ends with the hold. A hold keeps the session open ([session.Session.KeepOpen]) until Release is called.
 package lock

@@ -97,6 +97,6 @@
 // calls the partition function, which must not block. Other goroutines work for it: one reads the members, one keeps this
 // member's znode in the party, up to 64 acquire locks, one watches each lock that this member has, and in RELEASE one waits for
 // the end of the session. All end with FAILURE, or when this member's znodes are deleted; until then they keep the session open
-// ([session.Session.Hold]). Run calls its function on the goroutine that has called Run; a panic goes on there, after the items
-// were given up.
+// ([session.Session.KeepOpen]). Run calls its function on the goroutine that has called Run; a panic goes on there, after the
+// items were given up.
 package partitioner

@@ -94,7 +94,7 @@ var errOpen = errors.New("session is not closed")
 // one with the same context, and still get to know that no znode is left.
 func (m *machine) run() {
 	defer close(m.done)
-	defer m.p.sess.Hold()()
+	defer m.p.sess.KeepOpen()()
 	for m.ctx.Err() == nil {
 		m.live()
 	}

@@ -69,5 +69,5 @@
 //
 // All methods may be called from any goroutine. They block until ZooKeeper has answered, or an entry is there, or their context
 // ends. Do calls its function on the goroutine that called Do. A hold has one goroutine that watches its znode; the goroutine
-// ends with the hold. A hold keeps the session open ([session.Session.Hold]) until Consume or Release is called.
+// ends with the hold. A hold keeps the session open ([session.Session.KeepOpen]) until Consume or Release is called.
 package queue

@@ -55,5 +55,5 @@
 // the same [Held], and Release ends it for all callers. After a lease was lost, Acquire waits until it is released, and
 // TryAcquire fails until then, as it does while another goroutine waits in Acquire. Do calls its function on the goroutine of its
 // caller, one function at a time on a handle. A lease has two goroutines, which watch its znode and the number of leases and end
-// with the lease. A lease keeps the session open ([session.Session.Hold]) until Release is called.
+// with the lease. A lease keeps the session open ([session.Session.KeepOpen]) until Release is called.
 package semaphore

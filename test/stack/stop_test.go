@@ -410,7 +410,7 @@ func TestStopSessionInEveryPhase(t *testing.T) {
 		held := r.IntN(4) == 0
 		release := func() {}
 		if held {
-			release = zk.Hold()
+			release = zk.KeepOpen()
 		}
 		ctx, quit := context.WithCancel(context.Background())
 		ran := make(chan error, 1)
