@@ -6,10 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // ErrInvalidName is wrapped by the errors of [CheckGroup], [CheckTopic] and [CheckMember].
-var ErrInvalidName = errors.New("kiel: invalid name")
+var ErrInvalidName = errors.New("invalid name")
 
 const maxName = 249 // Kafka's limit for topic names
 
@@ -25,7 +27,7 @@ func CheckMember(name string) error { return checkName("member", name, ":") }
 
 func checkName(field, name, also string) error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s %s: %s", ErrInvalidName, field, quote(name, maxQuotedName), fmt.Sprintf(format, args...))
+		return operr.New("kiel", "", "", fmt.Errorf("%w: %s %s: %s", ErrInvalidName, field, quote(name, maxQuotedName), fmt.Sprintf(format, args...)))
 	}
 	switch {
 	case name == "":

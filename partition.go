@@ -7,11 +7,18 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // ErrInvalidPartition says that an item of a set is not "topic:id". Such an item is assigned to no member; the program that wrote
 // it must repair it.
 var ErrInvalidPartition = errors.New("not topic:id")
+
+// badItem returns the error of an item that is not "topic:id".
+func badItem(item, why string) error {
+	return operr.New("kiel", "item", quote(item, maxQuotedItem), fmt.Errorf("%w: %s", ErrInvalidPartition, why))
+}
 
 // Partition is one partition of a Kafka topic.
 type Partition struct {
@@ -49,16 +56,16 @@ const (
 func parsePartition(item string) (Partition, reading, error) {
 	topic, number, ok := strings.Cut(item, ":")
 	if !ok || strings.Contains(number, ":") {
-		return Partition{}, unreadable, fmt.Errorf("kiel: item %s: %w: it must have one colon", quote(item, maxQuotedItem), ErrInvalidPartition)
+		return Partition{}, unreadable, badItem(item, "it must have one colon")
 	}
 	id, how := parseNumber(number)
 	switch {
 	case how == unreadable:
-		return Partition{}, how, fmt.Errorf("kiel: item %s: %w: the id is not a decimal number", quote(item, maxQuotedItem), ErrInvalidPartition)
+		return Partition{}, how, badItem(item, "the id is not a decimal number")
 	case how == counted:
-		return Partition{}, how, fmt.Errorf("kiel: item %s: %w: the id is not in 0 to 2147483647", quote(item, maxQuotedItem), ErrInvalidPartition)
+		return Partition{}, how, badItem(item, "the id is not in 0 to 2147483647")
 	case topic == "":
-		return Partition{}, counted, fmt.Errorf("kiel: item %s: %w: the topic is empty", quote(item, maxQuotedItem), ErrInvalidPartition)
+		return Partition{}, counted, badItem(item, "the topic is empty")
 	}
 	return Partition{Topic: topic, ID: id}, how, nil
 }

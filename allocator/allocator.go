@@ -56,18 +56,18 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	opts, err := opts.withDefaults()
 	seeded, seedErr := items(opts.Seed)
 	if seedErr != nil {
-		seedErr = fmt.Errorf("option Seed: %w", seedErr)
+		seedErr = operr.New("", "option Seed", "", seedErr)
 	}
 	faults := errors.Join(kiel.CheckGroup(group), kiel.CheckMember(name), err, seedErr)
 	if s == nil {
 		faults = errors.Join(faults, errors.New("session is nil"))
 	}
 	if faults != nil {
-		return nil, fmt.Errorf("allocator: %w", faults)
+		return nil, failed("", "", faults)
 	}
 	data, err := newRecord(opts).encode()
 	if err != nil {
-		return nil, fmt.Errorf("allocator: %w", err)
+		return nil, failed("", "", err)
 	}
 	a := &PartitionAllocator{
 		session: s, group: group, name: name, opts: opts,
@@ -88,7 +88,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	_, sessionErr := promreg.Register(a.shown, s.Collector())
 	a.zones, zonesErr = zones.New(s, a.GroupPath(), zonesName)
 	if err := errors.Join(partyErr, setErr, sessionErr, zonesErr, a.shown.Complete()); err != nil {
-		return nil, fmt.Errorf("allocator: %w", err)
+		return nil, failed("", "", err)
 	}
 	a.loop = newLoop(name, opts, a.seed, sources{
 		members: a.party, set: a.set, zones: a.zones, refresh: a.refresh, lifetime: (*session.Incarnation).Context,
@@ -106,7 +106,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 // The session must run: without it the member does not join. Run keeps the session open until Run returns.
 func (a *PartitionAllocator) Run(ctx context.Context) error {
 	if !a.ran.CompareAndSwap(false, true) {
-		return operr.New("allocator", "", "", kiel.ErrRunTwice)
+		return failed("", "", kiel.ErrRunTwice)
 	}
 	defer close(a.done)
 	select {
@@ -118,7 +118,7 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 	defer a.session.KeepOpen()()
 	hide, err := a.shown.Show()
 	if err != nil {
-		a.end = fmt.Errorf("allocator: run: %w", err)
+		a.end = failed("run", "", err)
 		a.loop.delivery.calls.Discard()
 		a.loop.conclude(a.end)
 		close(a.ended)
@@ -144,7 +144,9 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 	l.running = running
 	l.delivery.life, l.delivery.stopping = life, ctx
 
-	err = l.run(ctx)
+	if err = l.run(ctx); err != nil {
+		err = failed("", "", err)
+	}
 	deadline := time.After(a.opts.StopTimeout)
 	cancel(ErrStopped)
 	l.conclude(err)
@@ -156,7 +158,7 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 	select {
 	case <-running.idle:
 	case <-deadline:
-		stuck := fmt.Errorf("%w after %v: %s", ErrStuck, a.opts.StopTimeout, running.names())
+		stuck := failed("", "", fmt.Errorf("%w after %v: %s", ErrStuck, a.opts.StopTimeout, running.names()))
 		l.delivery.calls.Discard()
 		giveUp(ErrStuck)
 		return errors.Join(err, stuck)
@@ -182,7 +184,7 @@ func (a *PartitionAllocator) wait(ctx context.Context, op string, c <-chan struc
 	case <-c:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("allocator: %s: %w", op, context.Cause(ctx))
+		return failed(op, "", context.Cause(ctx))
 	}
 }
 
@@ -195,27 +197,27 @@ func (a *PartitionAllocator) Ready(ctx context.Context) error {
 	case <-a.ended:
 		return a.stopped("wait until ready")
 	case <-ctx.Done():
-		err := fmt.Errorf("allocator: wait until ready: %w", context.Cause(ctx))
+		last := a.refusal()
 		if s := a.Snapshot(); s != nil {
-			return errors.Join(err, s.Err)
+			last = s.Err
 		}
-		return errors.Join(err, a.refusal())
+		return failed("wait until ready", "", errors.Join(context.Cause(ctx), last))
 	}
 }
 
 // stopped returns the error of an operation that the end of Run has ended.
 func (a *PartitionAllocator) stopped(op string) error {
 	if a.end == nil || errors.Is(a.end, ErrStopped) {
-		return fmt.Errorf("allocator: %s: %w", op, bare{ErrStopped})
+		return failed(op, "", ErrStopped)
 	}
-	return fmt.Errorf("allocator: %s: %w: %w", op, bare{ErrStopped}, bare{a.end})
+	return failed(op, "", operr.Because(ErrStopped, a.end))
 }
 
 // Leave deletes this member's znode, so that all members compute which member gets each of its partitions, and waits for a
 // snapshot that is not joined. Run goes on watching; the member does not join again.
 func (a *PartitionAllocator) Leave(ctx context.Context) error {
 	if err := a.party.Leave(ctx); err != nil {
-		return err
+		return failed("leave", "", err)
 	}
 	for {
 		s, newer := a.latest.Watch()
@@ -227,7 +229,7 @@ func (a *PartitionAllocator) Leave(ctx context.Context) error {
 		case <-a.ended:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("allocator: leave: %w", context.Cause(ctx))
+			return failed("leave", "", context.Cause(ctx))
 		}
 	}
 }
@@ -241,15 +243,18 @@ func (a *PartitionAllocator) Rebalance(ctx context.Context) error {
 	case <-a.ended:
 		return a.stopped("rebalance")
 	case <-ctx.Done():
-		return fmt.Errorf("allocator: rebalance: %w", context.Cause(ctx))
+		return failed("rebalance", "", context.Cause(ctx))
 	}
 	select {
 	case err := <-reply:
-		return err
+		if err != nil {
+			return failed("rebalance", "", err)
+		}
+		return nil
 	case <-a.ended:
 		return a.stopped("rebalance")
 	case <-ctx.Done():
-		return fmt.Errorf("allocator: rebalance: %w", context.Cause(ctx))
+		return failed("rebalance", "", context.Cause(ctx))
 	}
 }
 
@@ -280,12 +285,12 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err != nil {
-		return fmt.Errorf("allocator: add partitions: %w", err)
+		return failed("add partitions", "", err)
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	return a.seed.inTurn(ctx, func() error {
+	return a.seed.inTurn(ctx, "add partitions", "", func() error {
 		_, err := a.loop.src.set.Add(ctx, all...)
 		if err == nil {
 			a.seed.add(all, a.loop.src.set.Changed())
@@ -301,12 +306,12 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err != nil {
-		return fmt.Errorf("allocator: remove partitions: %w", err)
+		return failed("remove partitions", "", err)
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	return a.seed.inTurn(ctx, func() error {
+	return a.seed.inTurn(ctx, "remove partitions", "", func() error {
 		_, err := a.loop.src.set.Remove(ctx, all...)
 		if err == nil {
 			a.seed.remove(all)

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/party"
 )
@@ -50,11 +52,11 @@ func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members [
 func readMember(m party.Member, pythonFunc string, lists *listCache) member {
 	r, ok, err := parseRecord(m.Data, lists.parse)
 	if m.Err != nil {
-		err = fmt.Errorf("%w: %w", ErrBadRecord, m.Err)
+		err = operr.Because(ErrBadRecord, m.Err)
 	}
 	switch {
 	case err != nil:
-		err = fmt.Errorf("allocator: member %q: %w", m.Name, err)
+		err = operr.New("", "member", strconv.Quote(m.Name), err)
 		fallthrough
 	case !ok:
 		return member{Member: allocfn.Member{Name: m.Name}, runs: []string{pythonFunc}, fault: err}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -165,11 +166,11 @@ func badItems(bad []string) error {
 		if _, err := kiel.ParsePartition(item); err != nil {
 			faults[i] = err
 		} else {
-			faults[i] = fmt.Errorf("item %.120q: %w: another item names the same partition", item, kiel.ErrInvalidPartition)
+			faults[i] = operr.New("", "item", fmt.Sprintf("%.120q", item), fmt.Errorf("%w: another item names the same partition", kiel.ErrInvalidPartition))
 		}
 	}
 	if err := some(faults); err != nil {
-		return fmt.Errorf("allocator: items allocated to nobody: %w", err)
+		return operr.New("", "items allocated to nobody", "", err)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ type delivery struct {
 
 func newDelivery(opts Options, lifetime func(*session.Incarnation) context.Context, log *slog.Logger, troubles *errlog.Log, m *metrics) *delivery {
 	d := &delivery{onRebalance: opts.OnRebalance, onError: opts.OnError, lifetime: lifetime, log: log, metrics: m}
-	d.calls.Guard = usercall.Guard{Err: ErrCallback, Log: troubles}
+	d.calls.Guard = usercall.Guard{Package: pkg, Err: ErrCallback, Log: troubles}
 	d.calls.Limit, d.calls.Stuck, d.calls.Done, d.calls.Most = callbackTimeout, d.stuck, d.done, maxErrors
 	return d
 }

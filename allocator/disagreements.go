@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/status"
 )
@@ -77,11 +78,11 @@ func (in *inputs) ignoringTopics() []string {
 // unreadableSet returns the disagreement about a set that can't be read.
 func unreadableSet(err error) status.Disagreement {
 	return status.NewDisagreement(status.UnreadableSet, "The set can't be read, and is not written. Its last good partitions stay, "+
-		"and new members get none. Repair or delete the znode. "+status.ShownText(err.Error()))
+		"and new members get none. Repair or delete the znode. "+status.ShownText(operr.Text(err)))
 }
 
 // unreadableZones returns the disagreement about zones that can't be read.
 func unreadableZones(err error) status.Disagreement {
 	return status.NewDisagreement(status.UnreadableZones, "The zones can't be read, so partitions count as having none. Repair or delete the "+
-		"znode. "+status.ShownText(err.Error()))
+		"znode. "+status.ShownText(operr.Text(err)))
 }

@@ -3,8 +3,8 @@ package allocator
 import (
 	"errors"
 	"fmt"
-	"strings"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 )
@@ -26,12 +26,12 @@ var (
 
 	// ErrFuncMismatch says that the members have no allocation function in common, or that the group runs one that this member
 	// does not have. The text names who runs what. The last good mapping stays in force.
-	ErrFuncMismatch = errors.New("allocator: no common allocation function")
+	ErrFuncMismatch = errors.New("no common allocation function")
 
 	// ErrFuncFailed says that the allocation function returned an error or a wrong result, panicked, or took too long. The last
 	// good mapping stays in force until members or partitions change, or Rebalance is called. Partitions that the new mapping
 	// would have given to this member have no owner until then.
-	ErrFuncFailed = errors.New("allocator: allocation function failed")
+	ErrFuncFailed = errors.New("allocation function failed")
 
 	// ErrBadRecord says that the record of a member could not be understood. The member counts as one without a record.
 	ErrBadRecord = errors.New("bad record")
@@ -41,7 +41,7 @@ var (
 	// the topics, or the first of many. Such topics harm nobody, so the error is not in [Snapshot].Err. Each member reports a
 	// topic once, and again only if meanwhile a member asked for the topic or the topic was removed from the set. Nothing leaves
 	// the set by itself; [PartitionAllocator.RemoveTopic] removes a topic that is not needed any more.
-	ErrUnwantedTopic = errors.New("allocator: no member asks for topics in the set")
+	ErrUnwantedTopic = errors.New("no member asks for topics in the set")
 
 	// ErrZonesUnreadable says that the data of the zones' znode can't be parsed, or that a newer program wrote them. Until
 	// somebody repairs or deletes the znode, partitions count as having no zones, and no member writes the znode.
@@ -65,43 +65,35 @@ var (
 	ErrNoGroup = errors.New("no member has ever joined")
 
 	// ErrCallback says that a callback panicked, or ended its goroutine. The calls after that one are made all the same.
-	ErrCallback = errors.New("allocator: callback panicked or ended its goroutine")
+	ErrCallback = errors.New("callback panicked or ended its goroutine")
 
 	// ErrStuck says that Run returned before everything that it had started; the text names what still runs. A callback or an
 	// allocation function that never returns leaves its goroutine behind, and is not called again. A membership that could not be
 	// ended in time ends by itself, within a session timeout.
-	ErrStuck = errors.New("allocator: still running")
+	ErrStuck = errors.New("still running")
 
 	// ErrStopped says that the allocator has ended, or is about to.
-	ErrStopped = errors.New("allocator: stopped")
+	ErrStopped = errors.New("stopped")
 )
 
-// bare is an error whose text goes into that of another one of this package, without the package's name in front.
-type bare struct{ error }
+// pkg is this package's name in errors.
+const pkg = "allocator"
 
-// Error returns the text without the package's name.
-func (b bare) Error() string { return strings.TrimPrefix(b.error.Error(), "allocator: ") }
+// failed returns the error of an operation, as a user of this package sees it. op and object may be empty.
+func failed(op, object string, err error) error { return operr.New(pkg, op, object, err) }
 
-// Unwrap returns the error.
-func (b bare) Unwrap() error { return b.error }
-
-// funcError is an ErrFuncFailed whose text names the function once.
-type funcError struct {
-	text   string
-	causes []error
+// failedAll returns the errors as one, nil if there is none.
+func failedAll(errs []error) error {
+	if err := errors.Join(errs...); err != nil {
+		return failed("", "", err)
+	}
+	return nil
 }
 
 // funcFailed returns an ErrFuncFailed without another cause.
 func funcFailed(format string, args ...any) error {
-	return &funcError{"allocator: allocation function " + fmt.Sprintf(format, args...), []error{ErrFuncFailed}}
+	return operr.Mark(fmt.Errorf("allocation function "+format, args...), ErrFuncFailed)
 }
 
-// funcFailedWith returns an ErrFuncFailed with the cause that allocfn.Call has returned.
-func funcFailedWith(err error) error {
-	return &funcError{"allocator: " + strings.TrimPrefix(err.Error(), "allocfn: "), []error{ErrFuncFailed, err}}
-}
-
-func (e *funcError) Error() string { return e.text }
-
-// Unwrap returns ErrFuncFailed, and the cause if there is one.
-func (e *funcError) Unwrap() []error { return e.causes }
+// funcFailedWith returns an ErrFuncFailed with the cause that allocfn.Call has returned, which names the function.
+func funcFailedWith(err error) error { return operr.Mark(err, ErrFuncFailed) }

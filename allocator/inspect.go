@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -25,17 +26,17 @@ import (
 // [kiel.ErrInvalidName], the cause of ctx's end, and the session's. A znode of a member, of the set or of the zones that can't be
 // read or parsed is no error but a disagreement.
 func Inspect(ctx context.Context, s *session.Session, group string) (*status.Group, error) {
+	if err := kiel.CheckGroup(group); err != nil {
+		return nil, failed("inspect", "", err)
+	}
 	g, err := inspect(ctx, s, group)
 	if err != nil {
-		return nil, fmt.Errorf("allocator: inspect group %.120q: %w", group, err)
+		return nil, failed("inspect group", strconv.Quote(group), err)
 	}
 	return g, nil
 }
 
 func inspect(ctx context.Context, s *session.Session, group string) (*status.Group, error) {
-	if err := kiel.CheckGroup(group); err != nil {
-		return nil, err
-	}
 	if s == nil {
 		return nil, errors.New("session is nil")
 	}

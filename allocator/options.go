@@ -13,6 +13,7 @@ import (
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/zones"
 )
@@ -122,7 +123,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Logger = defaultlog.Or(o.Logger)
 	id, err := allocfn.ParseID(cmp.Or(o.PythonFunc, defaultPythonFunc))
 	if err != nil {
-		err = fmt.Errorf("option PythonFunc: %w", err)
+		err = operr.New("", "option PythonFunc", "", err)
 	}
 	o.PythonFunc = id
 	return o, errors.Join(o.validate(), err)
@@ -138,7 +139,7 @@ func (o Options) validate() error {
 			name = fmt.Sprintf("AlsoFuncs[%d]", i-1)
 		}
 		if err := f.Validate(); err != nil {
-			fault("%s: %w", name, err)
+			faults = append(faults, operr.New("", "option", name, err))
 		} else if seen[f.ID()] {
 			fault("%s: %s is given twice", name, f.ID())
 		}
@@ -154,10 +155,10 @@ func (o Options) validate() error {
 		fault("Weight: %d is more than %d", o.Weight, MaxWeight)
 	}
 	if err := zones.Check(o.Zone); err != nil {
-		fault("Zone: %w", err)
+		faults = append(faults, operr.New("", "option Zone", "", err))
 	}
 	if _, err := topiclist.Parse(o.Topics); err != nil {
-		fault("Topics: %w", err)
+		faults = append(faults, operr.New("", "option Topics", "", err))
 	}
 	if o.Cluster != "" && !IsCluster(o.Cluster) {
 		fault("Cluster: %.200q has more than %d characters, or others than visible ASCII ones", o.Cluster, MaxCluster)

@@ -2,11 +2,10 @@ package allocator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -45,7 +44,7 @@ func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error)
 	if inc != nil {
 		life := l.src.lifetime(inc)
 		if life.Err() != nil {
-			lost := fmt.Errorf("allocator: session not trusted: %w", context.Cause(life))
+			lost := operr.New("", "session not trusted", "", context.Cause(life))
 			errs = append(errs, lost)
 			l.report(kindSession, lost)
 			joined = false
@@ -57,7 +56,7 @@ func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error)
 	s := &Snapshot{
 		Version: 1, At: time.Now(),
 		Members: l.good.members, Partitions: l.good.in.Partitions, Unwanted: l.good.unwanted, Zones: l.good.in.Zones, Func: l.good.fn,
-		Joined: joined, Incarnation: inc, Err: errors.Join(errs...), mapping: l.good,
+		Joined: joined, Incarnation: inc, Err: failedAll(errs), mapping: l.good,
 	}
 	if joined {
 		s.mine = l.good.share(l.name)
@@ -118,6 +117,7 @@ func (l *loop) report(kind string, err error) {
 	if err == nil {
 		l.errs.OK(kind, "")
 	} else {
+		err = failed("", "", err)
 		l.errs.FailedWarn(kind, "", err)
 	}
 	if l.reported[kind] == text(err) {

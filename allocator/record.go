@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/zones"
 )
@@ -60,20 +61,20 @@ func parseRecord(data []byte, parseTopics func([]string) (*topiclist.List, error
 		return record{}, false, fmt.Errorf("%w: %d bytes is more than %d", ErrBadRecord, len(data), maxRecord)
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
+		return record{}, false, operr.Because(ErrBadRecord, err)
 	}
 	for i, written := range r.Functions {
 		id, err := allocfn.ParseID(written)
 		if err != nil {
-			return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
+			return record{}, false, operr.Because(ErrBadRecord, err)
 		}
 		r.Functions[i] = id
 	}
 	if err := r.check(); err != nil {
-		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
+		return record{}, false, operr.Because(ErrBadRecord, err)
 	}
 	if r.asks, err = parseTopics(r.Topics); err != nil {
-		return record{}, false, fmt.Errorf("%w: %w", ErrBadRecord, err)
+		return record{}, false, operr.Because(ErrBadRecord, err)
 	}
 	return r, true, nil
 }

@@ -2,11 +2,12 @@ package allocator
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/sharedset"
 )
@@ -39,14 +40,21 @@ type seed struct {
 
 func newSeed(items []string) *seed { return &seed{turn: make(chan struct{}, 1), items: items} }
 
-// inTurn calls write when it is this caller's turn to write the set. It waits for the turn until ctx ends.
-func (s *seed) inTurn(ctx context.Context, write func() error) error {
+// errTurn is the kind of an error of a change that another one kept waiting until its context ended.
+var errTurn = errors.New("waiting for another change of the set by this member")
+
+// inTurn calls write when it is this caller's turn to write the set. It waits for the turn until ctx ends. Errors name the
+// operation op on object.
+func (s *seed) inTurn(ctx context.Context, op, object string, write func() error) error {
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
-		return write()
+		if err := write(); err != nil {
+			return failed(op, object, err)
+		}
+		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("allocator: wait for another change of the set by this member: %w", context.Cause(ctx))
+		return failed(op, object, operr.Because(errTurn, context.Cause(ctx)))
 	}
 }
 
@@ -158,7 +166,7 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 // which the set had, nor an item that AddPartitions has added since: somebody may remove these while addSeed waits for its turn
 // and the lock.
 func (l *loop) addSeed(ctx context.Context, wanted, there []string) (added int, err error) {
-	err = l.seed.inTurn(ctx, func() error {
+	err = l.seed.inTurn(ctx, "", "", func() error {
 		lacking := missing(wanted, missing(wanted, l.seed.all()))
 		lacking = missing(lacking, there)
 		if len(lacking) == 0 {
@@ -175,7 +183,7 @@ func (l *loop) addSeed(ctx context.Context, wanted, there []string) (added int, 
 
 func (l *loop) onSeeding(s seeding) {
 	if s.err != nil {
-		l.report(kindSeed, fmt.Errorf("allocator: seed: %w", s.err))
+		l.report(kindSeed, failed("seed", "", s.err))
 		l.seedView = 0
 		l.seedFailures++
 	}

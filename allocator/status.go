@@ -10,12 +10,15 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/status"
 )
 
 // maxChanges is how many changes a status lists.
 const maxChanges = 16
+
+var errNoAnswer = errors.New("the loop does not answer")
 
 // Alive returns nil when the allocator's loop has answered; also before Run, and when Run has ended. If the loop does not answer
 // until ctx ends, Alive returns an error. It needs no server and calls no user code.
@@ -29,7 +32,7 @@ func (a *PartitionAllocator) Alive(ctx context.Context) error {
 	case <-a.ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("allocator: the loop does not answer: %w", context.Cause(ctx))
+		return failed("", "", operr.Because(errNoAnswer, context.Cause(ctx)))
 	}
 }
 
@@ -44,13 +47,13 @@ func (a *PartitionAllocator) Waiting() string {
 	case !isClosed(a.ready):
 		return "the first mapping: " + a.lacking(s)
 	case !s.Incarnation.Trusted() && a.refusal() != nil:
-		return "membership: " + status.ShownText(a.refusal().Error())
+		return "membership: " + status.ShownText(operr.Text(a.refusal()))
 	case !s.Incarnation.Trusted():
 		return "the ZooKeeper session: it is " + a.session.Stats().State
 	case !s.Joined:
 		return "membership: " + cmp.Or(status.ShownText(text(s.Err)), "the member has left")
 	case errors.Is(s.Err, ErrFuncMismatch), errors.Is(s.Err, ErrFuncFailed):
-		return "a mapping: " + status.ShownText(s.Err.Error())
+		return "a mapping: " + status.ShownText(operr.Text(s.Err))
 	default:
 		return ""
 	}
@@ -71,11 +74,11 @@ func (a *PartitionAllocator) lacking(s *Snapshot) string {
 	case !a.ran.Load():
 		return "Run was not called"
 	case s == nil && a.refusal() != nil:
-		return status.ShownText(a.refusal().Error())
+		return status.ShownText(operr.Text(a.refusal()))
 	case s == nil:
 		return "the ZooKeeper session is " + a.session.Stats().State
 	case s.Err != nil:
-		return status.ShownText(s.Err.Error())
+		return status.ShownText(operr.Text(s.Err))
 	case !s.Joined:
 		return "the member has not joined"
 	default:

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -58,14 +59,14 @@ func partitionsOf(items []string) map[kiel.Partition]bool {
 // programs write to the set meanwhile is kept.
 func (a *PartitionAllocator) RemoveTopic(ctx context.Context, topic string) error {
 	if err := kiel.CheckTopic(topic); err != nil {
-		return fmt.Errorf("allocator: remove topic: %w", err)
+		return failed("remove topic", "", err)
 	}
-	return a.seed.inTurn(ctx, func() error { return a.removeTopic(ctx, topic) })
+	return a.seed.inTurn(ctx, "remove topic", topic, func() error { return a.removeTopic(ctx, topic) })
 }
 
 func (a *PartitionAllocator) removeTopic(ctx context.Context, topic string) error {
 	if err := a.checkUnused(ctx, topic); err != nil {
-		return fmt.Errorf("allocator: remove topic %s: %w", topic, err)
+		return err
 	}
 	ofTopic := func(item string) bool {
 		p, err := kiel.ParsePartition(item)
@@ -77,7 +78,7 @@ func (a *PartitionAllocator) removeTopic(ctx context.Context, topic string) erro
 	}
 	a.seed.removeFunc(ofTopic)
 	if n == 0 {
-		return fmt.Errorf("allocator: remove topic %s: %w", topic, ErrTopicNotInSet)
+		return ErrTopicNotInSet
 	}
 	return nil
 }
@@ -112,7 +113,7 @@ func (a *PartitionAllocator) checkMembers(ctx context.Context, inc *session.Inca
 // checkUser returns an error if the member asks for the topic by its name, or may.
 func checkUser(m party.Member, topic string) error {
 	if m.Err != nil && !errors.Is(m.Err, party.ErrRecordTooLarge) {
-		return fmt.Errorf("read the record of member %.120q: %w", m.Name, m.Err)
+		return operr.New("", "read the record of member", fmt.Sprintf("%.120q", m.Name), m.Err)
 	}
 	r, ok, err := parseRecord(m.Data, topiclist.Parse)
 	switch {

@@ -65,7 +65,7 @@ func TestUnreadableSet(t *testing.T) {
 		if got := r.told(); got != "+t:0 -" {
 			r.Errorf("told %q", got)
 		}
-		if err := r.failed(); err == nil || err.Error() != garbage.Error() {
+		if err := r.failed(); err == nil || err.Error() != "allocator: "+garbage.Error() {
 			r.Errorf("OnError was told %v", err)
 		}
 	})

@@ -82,7 +82,7 @@ func (l *loop) reportUnwanted(unwanted []string) {
 	for i, topic := range topics {
 		topics[i] = fmt.Sprintf("%.120q", topic)
 	}
-	err := fmt.Errorf("%w: %s; RemoveTopic removes a topic from the set", ErrUnwantedTopic, names(topics))
+	err := failed("", "", fmt.Errorf("%w: %s; RemoveTopic removes a topic from the set", ErrUnwantedTopic, names(topics)))
 	l.errs.FailedWarn(kindTopics, "", err)
 	l.delivery.error(err)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Errors of this package. An error of [Call] names the function, and the member or the partition that is at fault. On any error
@@ -74,5 +76,5 @@ func named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("allocfn: %w", err)
+	return operr.New("allocfn", "", "", err)
 }

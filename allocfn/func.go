@@ -77,7 +77,7 @@ func ParseID(s string) (id string, err error) {
 	if given {
 		f.Version, err = strconv.Atoi(version)
 		if err != nil || f.Version < 1 || version != strconv.Itoa(f.Version) {
-			return "", fmt.Errorf("allocfn: %w: version %s must be a number from 1 on", ErrFunc, quote(version))
+			return "", named(fmt.Errorf("%w: version %s must be a number from 1 on", ErrFunc, quote(version)))
 		}
 	}
 	if err := f.validateID(); err != nil {
@@ -105,7 +105,7 @@ func (f Func) Validate() error {
 		return named(err)
 	}
 	if f.Assign == nil {
-		return fmt.Errorf("allocfn: %w: %s has no Assign", ErrFunc, f.Name)
+		return named(fmt.Errorf("%w: %s has no Assign", ErrFunc, f.Name))
 	}
 	return nil
 }

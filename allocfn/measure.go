@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Plan is an input and the assignment that an allocation function made of it.
@@ -57,11 +59,11 @@ func (l Load) Spread() int { return l.Most - l.Least }
 func Measure(before, after Plan) (Movement, error) {
 	b, err := newCounter(before)
 	if err != nil {
-		return Movement{}, fmt.Errorf("allocfn: measure: the plan before: %w", err)
+		return Movement{}, operr.New("allocfn", "measure", "the plan before", err)
 	}
 	a, err := newCounter(after)
 	if err != nil {
-		return Movement{}, fmt.Errorf("allocfn: measure: the plan after: %w", err)
+		return Movement{}, operr.New("allocfn", "measure", "the plan after", err)
 	}
 	m := Movement{
 		Total:   Change{Before: b.load(b.order), After: a.load(a.order)},

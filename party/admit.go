@@ -3,8 +3,8 @@ package party
 import (
 	"context"
 	"errors"
-	"fmt"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -43,7 +43,7 @@ func (l *loop) checkAdmitted(v *View) error {
 		return nil
 	}
 	if err := l.admit(v); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotAdmitted, err)
+		return operr.Because(ErrNotAdmitted, err)
 	}
 	l.admitted = v
 	return nil

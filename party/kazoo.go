@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -123,7 +124,7 @@ type ShallowParty struct{ m membership }
 // allowed in the name of a znode.
 func NewShallowParty(s *session.Session, path string, opts KazooOptions) (*ShallowParty, error) {
 	if strings.Contains(opts.Identifier, "/") {
-		return nil, fmt.Errorf("party: option Identifier: %q has a /, which the name of a znode can't have", opts.Identifier)
+		return nil, operr.New("party", "", "", fmt.Errorf("option Identifier: %q has a /, which the name of a znode can't have", opts.Identifier))
 	}
 	p := &ShallowParty{}
 	if err := p.m.init(s, path, opts, seqnode.NewGUID()+"-"+opts.Identifier); err != nil {
@@ -173,17 +174,17 @@ func ShallowIdentifier(child string) string {
 // init checks the arguments of both kinds' constructors, and sets the fields. name is the name of this member's znode.
 func (m *membership) init(s *session.Session, path string, opts KazooOptions, name string) error {
 	if s == nil {
-		return errors.New("party: session is nil")
+		return operr.New("party", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return fmt.Errorf("party: %w", err)
+		return operr.New("party", "", "", err)
 	}
 	if !utf8.ValidString(opts.Identifier) {
-		return fmt.Errorf("party: option Identifier: %q is not valid UTF-8", opts.Identifier)
+		return operr.New("party", "", "", fmt.Errorf("option Identifier: %q is not valid UTF-8", opts.Identifier))
 	}
 	node := session.Join(path, name)
 	if err := session.CheckPath(node); err != nil {
-		return fmt.Errorf("party: option Identifier: %w", err)
+		return operr.New("party", "option Identifier", "", err)
 	}
 	opts.Logger = defaultlog.Or(opts.Logger)
 	m.sess, m.path, m.node, m.data = s, path, node, []byte(opts.Identifier)

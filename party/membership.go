@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
@@ -72,7 +73,7 @@ func (m *membership) join(ctx context.Context) error {
 	case p.joiners == 0:
 		p.cancel() // the goroutine deletes the znode
 	}
-	return fmt.Errorf("party: join %s: %w", m.node, err)
+	return operr.New("party", "join", m.node, err)
 }
 
 // enter returns the presence that goes on, or begins one.
@@ -141,7 +142,7 @@ func (m *membership) leave(ctx context.Context) error {
 	case <-p.gone:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("party: leave %s: %w", m.node, context.Cause(ctx))
+		return operr.New("party", "leave", m.node, context.Cause(ctx))
 	}
 }
 
@@ -255,7 +256,7 @@ func create(ctx context.Context, inc *session.Incarnation, dir, node string, dat
 		if err == nil || errors.Is(err, session.ErrNoNode) {
 			return nil
 		}
-		return fmt.Errorf("%w: %w", hold.ErrUnsure, err)
+		return operr.Because(hold.ErrUnsure, err)
 	case errors.Is(err, session.ErrNoNode):
 		err = inc.EnsurePath(ctx, dir)
 		if errors.Is(err, session.ErrUncertain) {
@@ -323,9 +324,10 @@ func (m *membership) members(ctx context.Context, n int, identifiers reader) ([]
 		}
 		switch {
 		case ctx.Err() != nil && n > 0:
-			return nil, fmt.Errorf("party: wait for %d members of %s, there are %d: %w", n, m.path, last, context.Cause(ctx))
+			there := fmt.Errorf("there are %d: %w", last, context.Cause(ctx))
+			return nil, operr.New("party", fmt.Sprintf("wait for %d members of", n), m.path, there)
 		case err != nil && (ctx.Err() != nil || !errors.Is(err, session.ErrSessionExpired)):
-			return nil, fmt.Errorf("party: members of %s: %w", m.path, err)
+			return nil, operr.New("party", "members of", m.path, err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package party
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/latest"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -44,14 +44,14 @@ type Party struct {
 // New returns a Party for the directory path. It only checks its arguments; errors name the option. Run starts the Party.
 func New(s *session.Session, path string, opts Options) (*Party, error) {
 	if s == nil {
-		return nil, errors.New("party: session is nil")
+		return nil, operr.New("party", "", "", errors.New("session is nil"))
 	}
 	if err := opts.validate(path); err != nil {
-		return nil, fmt.Errorf("party: %w", err)
+		return nil, operr.New("party", "", "", err)
 	}
 	refused, err := newRefusals(opts.Registerer)
 	if err != nil {
-		return nil, fmt.Errorf("party: %w", err)
+		return nil, operr.New("party", "", "", err)
 	}
 	log := defaultlog.Or(opts.Logger).With("component", "party", "path", path, "member", opts.Name)
 	p := &Party{
@@ -124,12 +124,12 @@ func (p *Party) Leave(ctx context.Context) error {
 		return nil
 	case <-p.done:
 	case <-ctx.Done():
-		return fmt.Errorf("party: leave %s: %w", p.node, context.Cause(ctx))
+		return operr.New("party", "leave", p.node, context.Cause(ctx))
 	}
 	select {
 	case <-p.left:
 		return nil
 	default:
-		return fmt.Errorf("party: leave %s: %w", p.node, ErrStopped)
+		return operr.New("party", "leave", p.node, ErrStopped)
 	}
 }

@@ -3,12 +3,12 @@ package party
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
 )
@@ -193,7 +193,7 @@ func readOne(ctx context.Context, inc *session.Incarnation, directory, name stri
 	data, stat, err := inc.Get(ctx, path)
 	switch {
 	case err == nil && len(data) > maxRecord:
-		r.Err = ErrRecordTooLarge
+		r.Err = operr.New("party", "read", path, ErrRecordTooLarge)
 	case err == nil:
 		r.Data = data
 	case errors.Is(err, session.ErrNoNode):
@@ -202,7 +202,7 @@ func readOne(ctx context.Context, inc *session.Incarnation, directory, name stri
 		return reading{}, err
 	default:
 		// The znode is a member all the same. Its metadata can be read without the right to read its data.
-		r.Err = err
+		r.Err = operr.New("party", "read", path, err)
 		var exists bool
 		if exists, stat, err = inc.Exists(ctx, path); err != nil && !unreadable(ctx, err) {
 			return reading{}, err
@@ -221,7 +221,7 @@ func readOne(ctx context.Context, inc *session.Incarnation, directory, name stri
 func Read(ctx context.Context, inc *session.Incarnation, path string) ([]Member, error) {
 	members, err := readAll(ctx, inc, path)
 	if err != nil {
-		return nil, fmt.Errorf("party: read %s: %w", path, err)
+		return nil, operr.New("party", "read", path, err)
 	}
 	return members, nil
 }

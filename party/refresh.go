@@ -2,7 +2,8 @@ package party
 
 import (
 	"context"
-	"fmt"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Refresh makes Run read the directory again, after a Sync, and waits until the view is published. It returns an error if ctx
@@ -17,9 +18,9 @@ func (p *Party) Refresh(ctx context.Context) error {
 		case <-done:
 			return nil
 		case <-p.done:
-			return fmt.Errorf("party: refresh %s: %w", p.path, ErrStopped)
+			return operr.New("party", "refresh", p.path, ErrStopped)
 		case <-ctx.Done():
-			return fmt.Errorf("party: refresh %s: %w", p.path, context.Cause(ctx))
+			return operr.New("party", "refresh", p.path, context.Cause(ctx))
 		}
 	}
 }

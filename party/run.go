@@ -100,7 +100,7 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-func (l *loop) wrap(err error) error { return fmt.Errorf("party: %s: %w", l.path, err) }
+func (l *loop) wrap(err error) error { return operr.New("party", "", l.path, err) }
 
 // incarnation waits for a trusted incarnation. Before the first one there is no znode to remove, so Leave ends the wait.
 func (l *loop) incarnation(ctx context.Context) (*session.Incarnation, error) {
@@ -316,7 +316,7 @@ func (l *loop) checkOwn(ctx context.Context, view *View) error {
 	}
 	r, stands := l.members[l.name]
 	if stands && r.Czxid == 0 && l.wanted() {
-		return fmt.Errorf("cannot read the owner of %s: %w", l.node, r.Err)
+		return operr.New("", "read the owner of", l.node, r.Err)
 	}
 	own, until, held := l.own, l.takenUntil, l.held
 	l.own, l.absent, l.takenUntil, l.held = 0, false, time.Time{}, nil
@@ -353,8 +353,8 @@ func (l *loop) checkOwn(ctx context.Context, view *View) error {
 		// again.
 		patience := l.sess.MaxExpiry()
 		l.takenUntil, l.takenConn = time.Now().Add(patience), l.sess.Stats().Reconnects
-		l.held = fmt.Errorf("%w: %s is owned by %s; waiting until %s for it to go",
-			ErrNameHeld, l.node, owner(r.Session), l.takenUntil.UTC().Format(time.RFC3339))
+		l.held = operr.New("party", "", "", fmt.Errorf("%w: %s is owned by %s; waiting until %s for it to go",
+			ErrNameHeld, l.node, owner(r.Session), l.takenUntil.UTC().Format(time.RFC3339)))
 		l.log.InfoContext(ctx, "name is held by another session, waiting for it to go", "holder", hex(r.Session), "patience", patience)
 	case !time.Now().Before(until):
 		return fmt.Errorf("%w: %s is held by %s: %s", ErrNameTaken, l.node, owner(r.Session), advice(r.Session))

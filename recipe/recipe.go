@@ -53,13 +53,16 @@ type BlockedError struct {
 	Err        error  // why the call ended
 }
 
-// Error names the path of the recipe and what blocked the call.
-func (e *BlockedError) Error() string {
+// Error names the recipe and its path, and says what blocked the call.
+func (e *BlockedError) Error() string { return e.Recipe + ": " + e.Text() }
+
+// Text is Error without the recipe's name. It goes into the text of an error of another package, which names that package.
+func (e *BlockedError) Text() string {
 	switch {
 	case e.Blocker == "" && e.Clients > 0:
-		return fmt.Sprintf("%s: %s: %d of %d members: %v", e.Recipe, e.Path, e.Members, e.Clients, e.Err)
+		return fmt.Sprintf("%s: %d of %d members: %v", e.Path, e.Members, e.Clients, e.Err)
 	case e.Blocker == "":
-		return fmt.Sprintf("%s: %s: blocked by another call on this handle: %v", e.Recipe, e.Path, e.Err)
+		return fmt.Sprintf("%s: blocked by another call on this handle: %v", e.Path, e.Err)
 	}
 	counts := ""
 	if e.Ahead > 0 {
@@ -68,7 +71,7 @@ func (e *BlockedError) Error() string {
 	if e.Taken > 0 {
 		counts = fmt.Sprintf(", %d taken", e.Taken)
 	}
-	return fmt.Sprintf("%s: %s: blocked by %s (identifier %q%s): %v", e.Recipe, e.Path, e.Blocker, e.Identifier, counts, e.Err)
+	return fmt.Sprintf("%s: blocked by %s (identifier %q%s): %v", e.Path, e.Blocker, e.Identifier, counts, e.Err)
 }
 
 // Unwrap returns why the call ended.

@@ -2,10 +2,6 @@ package sharedset
 
 import (
 	"errors"
-	"fmt"
-	"strings"
-
-	"github.com/kielgo/kiel/session"
 )
 
 var (
@@ -20,17 +16,3 @@ var (
 	// ErrInvalidItem says that an item is not valid UTF-8 or has a control character. No request was sent.
 	ErrInvalidItem = errors.New("invalid item")
 )
-
-// tooLargeError is an ErrTooLarge of a change that the session has refused.
-type tooLargeError struct {
-	items, bytes int
-	cause        error // the session's; its text begins with an operation and the path, which would be named twice
-}
-
-func (e *tooLargeError) Error() string {
-	_, limit, _ := strings.Cut(e.cause.Error(), strings.TrimPrefix(session.ErrTooLarge.Error(), "session: ")+": ")
-	return fmt.Sprintf("%v: %d items are %d bytes of data: %s", ErrTooLarge, e.items, e.bytes, limit)
-}
-
-// Unwrap returns ErrTooLarge and the session's error.
-func (e *tooLargeError) Unwrap() []error { return []error{ErrTooLarge, e.cause} }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Options of a [Set]. The zero value works.
@@ -32,7 +33,7 @@ type Options struct {
 // withDefaults returns the options with defaults for zero values, or an error.
 func (o Options) withDefaults() (Options, error) {
 	if o.LockTimeout < 0 {
-		return o, fmt.Errorf("sharedset: option LockTimeout: %v is less than 0", o.LockTimeout)
+		return o, operr.New("sharedset", "", "", fmt.Errorf("option LockTimeout: %v is less than 0", o.LockTimeout))
 	}
 	o.LockTimeout = cmp.Or(o.LockTimeout, 30*time.Second)
 	o.Logger = defaultlog.Or(o.Logger)

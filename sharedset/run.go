@@ -3,10 +3,10 @@ package sharedset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -57,7 +57,7 @@ func (s *Set) readW(ctx context.Context, inc *session.Incarnation, old *View) (*
 			}
 			v := viewOf(stat)
 			if v.Items, err = decodeFor(inc, data); err != nil {
-				v.Err = fmt.Errorf("sharedset: read %s: %w", s.path, err)
+				v.Err = operr.New("sharedset", "read", s.path, err)
 			}
 			return v, watch, nil
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -37,10 +38,10 @@ type Set struct {
 // succeed only while the session runs.
 func New(s *session.Session, path string, opts Options) (*Set, error) {
 	if s == nil {
-		return nil, errors.New("sharedset: session is nil")
+		return nil, operr.New("sharedset", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return nil, fmt.Errorf("sharedset: %w", err)
+		return nil, operr.New("sharedset", "", "", err)
 	}
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -48,11 +49,11 @@ func New(s *session.Session, path string, opts Options) (*Set, error) {
 	}
 	l, err := lock.New(s, session.Join(path, "lock"), lock.Options{Identifier: opts.Identifier, Logger: opts.Logger})
 	if err != nil {
-		return nil, fmt.Errorf("sharedset: %w", err)
+		return nil, operr.New("sharedset", "", "", err)
 	}
 	updates, err := newUpdates(opts.Registerer)
 	if err != nil {
-		return nil, fmt.Errorf("sharedset: %w", err)
+		return nil, operr.New("sharedset", "", "", err)
 	}
 	set := &Set{
 		session:     s,
@@ -80,7 +81,7 @@ func decodeFor(inc *session.Incarnation, data []byte) ([]string, error) {
 	}
 	items, err := decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, operr.Because(ErrUnreadable, err)
 	}
 	return items, nil
 }
@@ -90,7 +91,7 @@ func decodeFor(inc *session.Incarnation, data []byte) ([]string, error) {
 func Read(ctx context.Context, inc *session.Incarnation, path string) ([]string, error) {
 	v, err := readSynced(ctx, inc, path)
 	if err != nil {
-		return nil, fmt.Errorf("sharedset: read %s: %w", path, err)
+		return nil, operr.New("sharedset", "read", path, err)
 	}
 	return v.Items, nil
 }

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -62,7 +63,7 @@ func (s *Set) Add(ctx context.Context, items ...string) (added int, err error) {
 	for _, item := range items {
 		if err := checkItem(item); err != nil {
 			s.count(opAdd, resultError)
-			return 0, fmt.Errorf("sharedset: add to %s: %w", s.path, err)
+			return 0, operr.New("sharedset", "add to", s.path, err)
 		}
 	}
 	return s.update(ctx, adding(sorted(items)))
@@ -112,7 +113,7 @@ func (s *Set) update(ctx context.Context, e edit) (int, error) {
 	switch {
 	case err != nil:
 		result = resultError
-		err = fmt.Errorf("sharedset: %v %s: %w", e.op, s.path, err)
+		err = operr.New("sharedset", e.op.String(), s.path, err)
 	case n == 0:
 		result = resultNoop
 	}
@@ -237,9 +238,11 @@ func (s *Set) changeLocked(ctx context.Context, held *lock.Held, e edit, unanswe
 			s.count(e.op, resultConflict)
 		case errors.Is(err, session.ErrNoNode):
 			return 0, errLockLost
-		case errors.Is(err, session.ErrTooLarge):
-			return 0, &tooLargeError{items: len(items), bytes: len(written), cause: err}
 		default:
+			if large, ok := errors.AsType[*session.TooLargeError](err); ok {
+				why := fmt.Errorf("%w: %d items are %d bytes of data: %s", ErrTooLarge, len(items), len(written), large.Reason())
+				err = operr.Mark(why, large)
+			}
 			return 0, err
 		}
 	}

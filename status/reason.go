@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Code says why something happened, in a fixed list of words of at most 64 bytes.
@@ -130,26 +132,33 @@ func cut(name string, limit int) string {
 // Check returns an error for a Reason beyond the limits, or with a code that has other characters than lower-case letters and
 // hyphens. A code that is not among Codes is no error: a later version may have written it.
 func (r Reason) Check() error {
+	if err := r.check(); err != nil {
+		return operr.New("status", "reason", "", err)
+	}
+	return nil
+}
+
+func (r Reason) check() error {
 	if len(r.Code) > MaxName {
-		return fmt.Errorf("status: reason: the code has %d bytes, more than %d", len(r.Code), MaxName)
+		return fmt.Errorf("the code has %d bytes, more than %d", len(r.Code), MaxName)
 	}
 	for _, c := range []byte(r.Code) {
 		if c != '-' && (c < 'a' || c > 'z') {
-			return fmt.Errorf("status: reason: the code %q is no word", r.Code)
+			return fmt.Errorf("the code %q is no word", r.Code)
 		}
 	}
 	if len(r.Names) > MaxNames {
-		return fmt.Errorf("status: reason: %d names is more than %d", len(r.Names), MaxNames)
+		return fmt.Errorf("%d names is more than %d", len(r.Names), MaxNames)
 	}
 	if r.More < 0 {
-		return fmt.Errorf("status: reason: more: %d is less than 0", r.More)
+		return fmt.Errorf("more: %d is less than 0", r.More)
 	}
 	for _, name := range r.Names {
 		if len(name) > MaxName {
-			return fmt.Errorf("status: reason: the name %.80q has %d bytes, more than %d", name, len(name), MaxName)
+			return fmt.Errorf("the name %.80q has %d bytes, more than %d", name, len(name), MaxName)
 		}
 		if !utf8.ValidString(name) {
-			return fmt.Errorf("status: reason: the name %.80q is not UTF-8", name)
+			return fmt.Errorf("the name %.80q is not UTF-8", name)
 		}
 	}
 	return nil

@@ -2,20 +2,20 @@ package hold
 
 import (
 	"context"
-	"fmt"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/recipe"
 )
 
 // opError is the error of a recipe's operation.
-type opError struct {
-	recipe, op, path string
-	err              error
-}
+type opError struct{ op *operr.Error }
 
-func (e *opError) Error() string { return fmt.Sprintf("%s: %s %s: %v", e.recipe, e.op, e.path, e.err) }
+func (e *opError) Error() string { return e.op.Error() }
 
-func (e *opError) Unwrap() error { return e.err }
+func (e *opError) Unwrap() error { return e.op.Err }
+
+// Operation is for operr.
+func (e *opError) Operation() *operr.Error { return e.op }
 
 // Wrap returns the error of a recipe's operation on a path, which failed with err in a call with ctx. When err comes from an
 // inner recipe, such as the lock of a lease, the new error has the outer recipe's name, operation and path in place of the inner
@@ -27,9 +27,9 @@ func Wrap(ctx context.Context, name, op, path string, err error) error {
 		return &outer
 	}
 	if inner, ok := err.(*opError); ok && err != context.Cause(ctx) { //nolint:errorlint // not what it wraps
-		err = inner.err
+		err = inner.op.Err
 	}
-	return &opError{recipe: name, op: op, path: path, err: err}
+	return &opError{&operr.Error{Package: name, Op: op, Object: path, Err: err}}
 }
 
 // Blocked returns err as a BlockedError if the call with ctx, which returned err, was blocked itself. It ignores errors that err

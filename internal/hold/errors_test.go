@@ -22,7 +22,7 @@ func TestWrap(t *testing.T) {
 	}{
 		{"an error", cause, "lease: obtain /l: refused"},
 		{"the inner recipe's", inner, "lease: obtain /l: refused"},
-		{"an error that wraps another recipe's", errors.Join(inner), "lease: obtain /l: lock: acquire /l/lock: refused"},
+		{"an error that wraps another recipe's", errors.Join(inner), "lease: obtain /l: acquire /l/lock: refused"},
 		{"blocked", blocked, `lease: /l: blocked by /l/lock/a (identifier ""): refused`},
 	} {
 		err := hold.Wrap(ctx, "lease", "obtain", "/l", c.err)
@@ -36,7 +36,7 @@ func TestWrap(t *testing.T) {
 
 	end(inner) // the error of another recipe's hold, under which the lease is obtained
 	err := hold.Wrap(ctx, "lease", "obtain", "/l", context.Cause(ctx))
-	if want := "lease: obtain /l: lock: acquire /l/lock: refused"; err.Error() != want {
+	if want := "lease: obtain /l: acquire /l/lock: refused"; err.Error() != want {
 		t.Errorf("the cause of the caller's context: %v, want %s", err, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -109,7 +110,7 @@ func (h *Hold) look(ctx context.Context) (*session.Watch, error) {
 
 // Unseen returns the cause of a hold whose znode can't be watched because of err.
 func (h *Hold) Unseen(err error) error {
-	return fmt.Errorf("%w: can't watch %s: %w", h.opts.Lost, h.opts.Path, err)
+	return operr.Because(h.opts.Lost, operr.New("", "watch", h.opts.Path, err))
 }
 
 // Context returns the context that ends with the hold.

@@ -3,10 +3,10 @@ package hold
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/session"
 )
@@ -19,6 +19,8 @@ const (
 
 // ErrUnsure says that a znode may have been created, or may yet be, and that the servers did not show whether it exists.
 var ErrUnsure = errors.New("unknown whether the znode was created")
+
+var errMayExist = errors.New("may still exist")
 
 // Own is a znode that this process creates, or finds created, and removes.
 type Own struct {
@@ -94,7 +96,7 @@ func (o *Own) removeAll(life context.Context) error {
 		case o.lasting == nil && Over(err):
 			return nil
 		case Closed(err):
-			return fmt.Errorf("%s may still exist: %w", o.name, err)
+			return operr.New("", "", o.name, operr.Because(errMayExist, err))
 		}
 		o.log.WarnContext(life, "znode not removed yet", "path", o.name, "error", err)
 		_ = backoff.Wait(life) // life does not end

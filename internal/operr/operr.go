@@ -20,6 +20,9 @@ func New(pkg, op, object string, err error) error {
 	return &Error{Package: pkg, Op: op, Object: object, Err: err}
 }
 
+// Text returns the text of err without the name of a package, to be a part of a text that is no error.
+func Text(err error) string { return text(err, "") }
+
 // Error names package, operation and object, and says why the operation failed.
 func (e *Error) Error() string {
 	name := e.name()
@@ -60,6 +63,18 @@ func (e *causeError) Error() string { return e.kind.Error() + ": " + text(e.caus
 // Unwrap returns both errors.
 func (e *causeError) Unwrap() []error { return []error{e.kind, e.cause} }
 
+// markedError is an error that is also of other kinds.
+type markedError struct {
+	error
+	kinds []error
+}
+
+// Mark returns an error that has the text of err, and wraps err and then kinds.
+func Mark(err error, kinds ...error) error { return &markedError{err, kinds} }
+
+// Unwrap returns all that e wraps.
+func (e *markedError) Unwrap() []error { return append([]error{e.error}, e.kinds...) }
+
 // text returns the text of err as a part of the text of an operation on the object outer: without the name of a package, and
 // without an operation on the same object.
 func text(err error, outer string) string {
@@ -70,6 +85,8 @@ func text(err error, outer string) string {
 			return text(inner.Err, outer)
 		}
 		return inner.name() + text(inner.Err, cmp.Or(inner.Object, outer))
+	case *markedError:
+		return text(e.error, outer)
 	case *causeError:
 		return text(e.kind, outer) + ": " + text(e.cause, outer)
 	case interface{ Text() string }: // recipe.BlockedError

@@ -47,6 +47,7 @@ func TestTexts(t *testing.T) {
 		"party: join /b: refused\nlost":              operr.New("party", "join", "/b", errors.Join(get, lost)),
 		"lease: get /b: refused ":                    operr.New("lease", "", "", other{operr.New("lock", "get", "/b", fmt.Errorf("%w ", errRefused))}),
 		"sharedset: add to /s: /l: blocked":          operr.New("sharedset", "add to", "/s", withText{fmt.Errorf("lock: %w", errRefused)}),
+		"party: join /b: refused  ":                  operr.New("party", "join", "/b", operr.Mark(operr.New("session", "get", "/b", errors.New("refused  ")), errRefused)),
 		"party: join /a: a user's: session: refused": operr.New("party", "join", "/a", fmt.Errorf("a user's: session: %w", errRefused)),
 	} {
 		if got := err.Error(); got != want {

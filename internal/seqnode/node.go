@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -69,7 +70,7 @@ func (n *Node) make(life, ctx context.Context) (string, error) {
 		path, err := n.inc.Create(life, n.path, n.dir.opts.Data, mode)
 		if errors.Is(err, session.ErrUncertain) {
 			if path, err = n.find(life); n.leavesUnsure(err) {
-				err = fmt.Errorf("%w: %w", hold.ErrUnsure, err)
+				err = operr.Because(hold.ErrUnsure, err)
 			}
 		}
 		if errors.Is(err, session.ErrNoNode) {

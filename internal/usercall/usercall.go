@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // minLimit keeps a short time-out from making a call that is merely slow count as stuck.
@@ -35,8 +37,9 @@ func Trouble(callbacks string) string { return "panic in " + callbacks }
 // Guard makes calls. Panics are logged as errors of one kind; the stack is logged with the first, and again after 10 s at the
 // earliest.
 type Guard struct {
-	Err error // what a call that failed is an error of
-	Log Log
+	Package string // the package's name in errors
+	Err     error  // what a call that failed is an error of
+	Log     Log
 }
 
 // Call calls f, and then calls then with the reason why f did not return, or nil. If f ends its goroutine, Call does not return.
@@ -51,9 +54,9 @@ func (g Guard) Call(c Callback, f func(), then func(failure error)) {
 		v := recover()
 		switch {
 		case v != nil:
-			failure = fmt.Errorf("%w: %s: %v", g.Err, name, v)
+			failure = operr.New(g.Package, "", "", fmt.Errorf("%w: %s: %v", g.Err, name, v))
 		case !returned:
-			failure = fmt.Errorf("%w: %s: runtime.Goexit was called", g.Err, name)
+			failure = operr.New(g.Package, "", "", fmt.Errorf("%w: %s: runtime.Goexit was called", g.Err, name))
 		}
 		switch {
 		case failure != nil:

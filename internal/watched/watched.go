@@ -6,7 +6,6 @@ package watched
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"sync/atomic"
 	"time"
@@ -87,7 +86,7 @@ func (r *Reader[V]) Run(ctx context.Context) error {
 			return nil //nolint:nilerr // an orderly end
 		}
 		if err != nil {
-			return fmt.Errorf("%s: watch %s: %w", r.opts.Package, r.opts.Path, err)
+			return operr.New(r.opts.Package, "watch", r.opts.Path, err)
 		}
 		r.watch(ctx, inc)
 	}
@@ -103,7 +102,7 @@ func (r *Reader[V]) watch(ctx context.Context, inc *session.Incarnation) {
 			return // Run asks for the next incarnation
 		case err != nil:
 			// No watch reports when this changes; pause waits for a session timeout.
-			view = r.opts.Refused(fmt.Errorf("%s: read %s: %w", r.opts.Package, r.opts.Path, err))
+			view = r.opts.Refused(operr.New(r.opts.Package, "read", r.opts.Path, err))
 		}
 		r.opts.Complete(ctx, inc, r.latest.Load(), view)
 		r.latest.Store(view)
@@ -135,7 +134,7 @@ func (r *Reader[V]) Refresh(ctx context.Context) error {
 		case <-done:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%s: refresh %s: %w", r.opts.Package, r.opts.Path, context.Cause(ctx))
+			return operr.New(r.opts.Package, "refresh", r.opts.Path, context.Cause(ctx))
 		}
 	}
 }

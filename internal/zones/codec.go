@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // The limits are part of the format, because all members must judge the data alike.
@@ -74,13 +75,13 @@ func checkAll(zones map[kiel.Partition]string) error {
 		}
 		if !checked[p.Topic] {
 			if err := kiel.CheckTopic(p.Topic); err != nil {
-				return fmt.Errorf("%w: %w", ErrInvalid, err)
+				return operr.Because(ErrInvalid, err)
 			}
 			checked[p.Topic] = true
 		}
 		if !known[zone] {
 			if err := Check(zone); err != nil {
-				return fmt.Errorf("%w: %s: %w", ErrInvalid, p, err)
+				return operr.Because(ErrInvalid, operr.New("", "", p.String(), err))
 			}
 			known[zone] = true
 		}
@@ -116,7 +117,7 @@ func encode(zones map[kiel.Partition]string) ([]byte, error) {
 	}
 	data, err := json.Marshal(doc)
 	if err != nil {
-		return nil, fmt.Errorf("zones: %w", err)
+		return nil, operr.New("zones", "", "", err)
 	}
 	if len(data) > maxData {
 		return nil, fmt.Errorf("%w: %d partitions of %d topics are %d bytes of data, more than %d",

@@ -2,10 +2,6 @@ package zones
 
 import (
 	"errors"
-	"fmt"
-	"strings"
-
-	"github.com/kielgo/kiel/session"
 )
 
 var (
@@ -18,17 +14,3 @@ var (
 	// ErrInvalid says that a zone, a topic or a partition id is invalid. No request was sent.
 	ErrInvalid = errors.New("invalid zones")
 )
-
-// tooLargeError is an ErrTooLarge of zones that the session has refused to write.
-type tooLargeError struct {
-	bytes int
-	cause error // the session's; its text begins with an operation and the path, which would be named twice
-}
-
-func (e *tooLargeError) Error() string {
-	_, limit, _ := strings.Cut(e.cause.Error(), strings.TrimPrefix(session.ErrTooLarge.Error(), "session: ")+": ")
-	return fmt.Sprintf("%v: %d bytes of data: %s", ErrTooLarge, e.bytes, limit)
-}
-
-// Unwrap returns ErrTooLarge and the session's error.
-func (e *tooLargeError) Unwrap() []error { return []error{ErrTooLarge, e.cause} }

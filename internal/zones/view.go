@@ -3,11 +3,11 @@ package zones
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -71,17 +71,17 @@ func Read(ctx context.Context, inc *session.Incarnation, path string) (map[kiel.
 	case errors.Is(err, session.ErrNoNode):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("zones: read %s: %w", path, err)
+		return nil, operr.New("zones", "read", path, err)
 	}
 	zones, err := decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("zones: read %s: %w: %w", path, ErrUnreadable, err)
+		return nil, operr.New("zones", "read", path, operr.Because(ErrUnreadable, err))
 	}
 	return zones, nil
 }
 
 func (z *Zones) unreadable(err error, mzxid int64) *View {
-	return &View{Err: fmt.Errorf("zones: read %s: %w: %w", z.path, ErrUnreadable, err), mzxid: mzxid}
+	return &View{Err: operr.New("zones", "read", z.path, operr.Because(ErrUnreadable, err)), mzxid: mzxid}
 }
 
 // complete fills in the fields of v that depend on the view before it.

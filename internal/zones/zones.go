@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
 )
@@ -24,10 +25,10 @@ type Zones struct {
 func New(s *session.Session, parent, name string) (*Zones, error) {
 	path := session.Join(parent, name)
 	if s == nil {
-		return nil, errors.New("zones: session is nil")
+		return nil, operr.New("zones", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return nil, fmt.Errorf("zones: %w", err)
+		return nil, operr.New("zones", "", "", err)
 	}
 	z := &Zones{session: s, path: path, parent: parent}
 	z.reader = watched.New(watched.Options[View]{
@@ -64,14 +65,14 @@ func (z *Zones) Update(ctx context.Context, change Change) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("zones: write %s: %w", z.path, errors.Join(context.Cause(ctx), err, unanswered))
+			return operr.New("zones", "write", z.path, errors.Join(context.Cause(ctx), err, unanswered))
 		case errors.Is(err, session.ErrUncertain):
 			unanswered = session.ErrUncertain // it may still be done, but not after another write; the next read shows it
 		case errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNodeExists), errors.Is(err, session.ErrNoNode):
 			// Another program has written, created or deleted the znode: read it again.
 		case session.Retryable(err):
 		default:
-			return fmt.Errorf("zones: write %s: %w", z.path, errors.Join(err, unanswered))
+			return operr.New("zones", "write", z.path, errors.Join(err, unanswered))
 		}
 	}
 }
@@ -92,7 +93,7 @@ func (z *Zones) try(ctx context.Context, change Change) error {
 	}
 	now, err := decode(data)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return operr.Because(ErrUnreadable, err)
 	}
 	next := maps.Clone(change(now))
 	maps.DeleteFunc(next, func(_ kiel.Partition, zone string) bool { return zone == "" })
@@ -113,8 +114,8 @@ func (z *Zones) try(ctx context.Context, change Change) error {
 	} else {
 		_, err = inc.Set(ctx, z.path, written, stat.Version)
 	}
-	if errors.Is(err, session.ErrTooLarge) {
-		return &tooLargeError{bytes: len(written), cause: err}
+	if large, ok := errors.AsType[*session.TooLargeError](err); ok {
+		return operr.Mark(fmt.Errorf("%w: %d bytes of data: %s", ErrTooLarge, len(written), large.Reason()), large)
 	}
 	return err
 }

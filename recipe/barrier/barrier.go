@@ -3,12 +3,12 @@ package barrier
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
@@ -41,13 +41,13 @@ func New(s *session.Session, path string, opts Options) (*Barrier, error) {
 
 func check(s *session.Session, path string) error {
 	if s == nil {
-		return errors.New("barrier: session is nil")
+		return operr.New("barrier", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return fmt.Errorf("barrier: %w", err)
+		return operr.New("barrier", "", "", err)
 	}
 	if path == "/" {
-		return errors.New("barrier: path /: the root always exists")
+		return operr.New("barrier", "", "", errors.New("path /: the root always exists"))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (b *Barrier) do(ctx context.Context, op string, f func(context.Context, *se
 			if _, ok := hold.Blocked(ctx, err); ok {
 				return err
 			}
-			return fmt.Errorf("barrier: %s %s: %w", op, b.path, err)
+			return operr.New("barrier", op, b.path, err)
 		}
 	}
 }

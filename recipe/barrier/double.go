@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -48,10 +49,10 @@ func NewDouble(s *session.Session, path string, clients int, opts DoubleOptions)
 		return nil, err
 	}
 	if clients < 1 {
-		return nil, fmt.Errorf("barrier: argument clients: %d is less than 1", clients)
+		return nil, operr.New("barrier", "", "", fmt.Errorf("argument clients: %d is less than 1", clients))
 	}
 	if !utf8.ValidString(opts.Identifier) {
-		return nil, fmt.Errorf("barrier: option Identifier: %q is not valid UTF-8", opts.Identifier)
+		return nil, operr.New("barrier", "", "", fmt.Errorf("option Identifier: %q is not valid UTF-8", opts.Identifier))
 	}
 	if opts.Identifier == "" {
 		host, _ := os.Hostname() // kazoo has the fully qualified name
@@ -95,7 +96,7 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	d.mu.Lock()
 	if d.busy {
 		d.mu.Unlock()
-		return nil, fmt.Errorf("barrier: enter %s: %w", d.path, ErrEntered)
+		return nil, operr.New("barrier", "enter", d.path, ErrEntered)
 	}
 	d.busy = true
 	last := d.last
@@ -130,7 +131,7 @@ func (d *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	if _, ok := hold.Blocked(ctx, err); ok {
 		return nil, err
 	}
-	return nil, fmt.Errorf("barrier: enter %s: %w", d.path, err)
+	return nil, operr.New("barrier", "enter", d.path, err)
 }
 
 // warnWaiting logs a warning with the znode that is waited for, if the patience is over.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -70,7 +71,7 @@ func (e *entering) behind(left seqnode.Blocker, watch *session.Watch) error {
 func (e *entering) ended() error {
 	cause := context.Cause(e.ctx)
 	if e.existed {
-		return fmt.Errorf("%w: %w", session.ErrUncertain, cause)
+		return operr.Because(session.ErrUncertain, cause)
 	}
 	return cause
 }
@@ -244,10 +245,10 @@ func (e *entering) member(inc *session.Incarnation, now *view) (*Member, error) 
 		}
 		// Trust has ended just now. The member needs trust in the same session again, and nothing else.
 		if inc, err = e.d.session.Incarnation(e.ctx); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrLost, err)
+			return nil, operr.Because(ErrLost, err)
 		}
 		if inc.SessionID() != e.node.inc.SessionID() {
-			return nil, fmt.Errorf("%w: %w", ErrLost, session.ErrSessionExpired)
+			return nil, operr.Because(ErrLost, session.ErrSessionExpired)
 		}
 	}
 }

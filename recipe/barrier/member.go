@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -29,7 +30,7 @@ func newMember(ctx context.Context, d *DoubleBarrier, name string, n *node, inc 
 	case errors.Is(err, hold.ErrGone):
 		return nil, fmt.Errorf("%w: %s was deleted", ErrLost, n.path)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrLost, err)
+		return nil, operr.Because(ErrLost, err)
 	case base == nil:
 		return nil, nil
 	}
@@ -71,7 +72,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	if _, ok := hold.Blocked(ctx, err); ok {
 		return err
 	}
-	return fmt.Errorf("barrier: leave %s: %w", m.d.path, err)
+	return operr.New("barrier", "leave", m.d.path, err)
 }
 
 // abandon deletes ready, then our znode, in the background if need be.

@@ -3,9 +3,9 @@ package barrier
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -50,7 +50,7 @@ func (n *node) make(life, ctx context.Context) error {
 			mine, err := n.look(life)
 			switch {
 			case err != nil && !errors.Is(err, errForeign) && !hold.Over(err):
-				return fmt.Errorf("%w: %w: read %s after its create: %w", session.ErrUncertain, hold.ErrUnsure, n.path, err)
+				return operr.Because(session.ErrUncertain, operr.Because(hold.ErrUnsure, operr.New("", "read after its create", n.path, err)))
 			case mine || err != nil:
 				return err
 			}

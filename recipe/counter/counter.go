@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"sync"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -61,10 +62,10 @@ func NewCurator(s *session.Session, path string, opts Options[int32]) (*Counter[
 
 func newCounter[V any](s *session.Session, path string, opts Options[V], k kind[V]) (*Counter[V], error) {
 	if s == nil {
-		return nil, errors.New("counter: session is nil")
+		return nil, operr.New("counter", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return nil, fmt.Errorf("counter: %w", err)
+		return nil, operr.New("counter", "", "", err)
 	}
 	return &Counter[V]{session: s, path: path, initial: k.clone(opts.Default), kind: k}, nil
 }
@@ -263,11 +264,11 @@ func (c *Counter[V]) again(ctx context.Context, text []byte, seen session.Stat, 
 		case errors.Is(err, session.ErrUncertain):
 			return err
 		default:
-			return fmt.Errorf("%w: %w", session.ErrUncertain, err)
+			return operr.Because(session.ErrUncertain, err)
 		}
 	}
 }
 
 func (c *Counter[V]) wrap(op string, err error) error {
-	return fmt.Errorf("counter: %s %s: %w", op, c.path, err)
+	return operr.New("counter", op, c.path, err)
 }

@@ -2,12 +2,12 @@ package election
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -35,7 +35,7 @@ type Election struct {
 func New(s *session.Session, path string, opts Options) (*Election, error) {
 	l, err := lock.New(s, path, lock.Options{Identifier: opts.Identifier, Logger: opts.Logger})
 	if err != nil {
-		return nil, fmt.Errorf("election: %w", err)
+		return nil, operr.New("election", "", "", err)
 	}
 	return &Election{session: s, lock: l, errs: errlog.New(defaultlog.Or(opts.Logger).With("component", "election", "path", path))}, nil
 }

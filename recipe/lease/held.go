@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -144,7 +145,7 @@ func (h *Held) check() (watch *session.Watch, known <-chan struct{}, err error) 
 
 // unseen returns the cause of a hold whose record can't be watched because of err.
 func (h *Held) unseen(err error) error {
-	return fmt.Errorf("%w: can't watch %s: %w", ErrLost, h.lease.node, err)
+	return operr.Because(ErrLost, operr.New("", "watch", h.lease.node, err))
 }
 
 // knows reports whether the hold's last write has written the znode. The version does not tell: it begins anew when somebody

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -33,18 +34,18 @@ type NonBlockingLease struct {
 // New returns a handle on the lease at path. It checks its arguments and does no I/O. The other methods need a session that runs.
 func New(s *session.Session, path string, opts Options) (*NonBlockingLease, error) {
 	if s == nil {
-		return nil, errors.New("lease: session is nil")
+		return nil, operr.New("lease", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
+		return nil, operr.New("lease", "", "", err)
 	}
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
+		return nil, operr.New("lease", "", "", err)
 	}
 	inner, err := lock.New(s, path, lock.Options{Identifier: opts.Identifier, Logger: opts.Logger})
 	if err != nil {
-		return nil, fmt.Errorf("lease: inner lock: %w", err)
+		return nil, operr.New("lease", "inner lock", "", err)
 	}
 	return &NonBlockingLease{
 		session: s,
@@ -279,7 +280,7 @@ func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) 
 		case !again(err):
 			return err
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return operr.Because(context.Cause(ctx), err)
 		case released != nil:
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -19,10 +20,10 @@ type MultiNonBlockingLease struct {
 // NewMulti returns a handle on count leases, at path/0, path/1 and so on. It checks its arguments and does no I/O.
 func NewMulti(s *session.Session, path string, count int, opts Options) (*MultiNonBlockingLease, error) {
 	if count < 1 {
-		return nil, fmt.Errorf("lease: argument count: %d is less than 1", count)
+		return nil, operr.New("lease", "", "", fmt.Errorf("argument count: %d is less than 1", count))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
+		return nil, operr.New("lease", "", "", err)
 	}
 	m := &MultiNonBlockingLease{path: path}
 	for n := range count {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -73,7 +74,7 @@ func (l *NonBlockingLease) send(c *call, inner *lock.Held, ops []session.Op) (se
 		defer close(answered)
 		if c.results != nil {
 			c.letGo = l.session.KeepOpen()
-			c.results <- fmt.Errorf("%w: %w", session.ErrUncertain, context.Cause(c.ctx))
+			c.results <- operr.Because(session.ErrUncertain, context.Cause(c.ctx))
 		}
 	})
 	defer func() {

@@ -3,9 +3,9 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -59,7 +59,7 @@ func (h *Held) Incarnation() *session.Incarnation { return h.hold.Incarnation() 
 func (h *Held) Release(ctx context.Context) error {
 	h.hold.Release(ErrReleased, func() { h.node.Abandon(ctx) }) // a persistent node keeps the session open until it is removed
 	if err := h.node.Remove(hold.Outlive(ctx, ErrReleased)); err != nil {
-		return fmt.Errorf("lock: release %s: %w", h.node.Path(), err)
+		return operr.New("lock", "release", h.node.Path(), err)
 	}
 	return nil
 }

@@ -3,13 +3,13 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -50,13 +50,13 @@ func NewRead(s *session.Session, path string, opts Options) (*Lock, error) {
 // newLock returns a handle whose contenders have the word own and wait for those with a word of rivals.
 func newLock(s *session.Session, path string, opts Options, own string, rivals ...string) (*Lock, error) {
 	if s == nil {
-		return nil, errors.New("lock: session is nil")
+		return nil, operr.New("lock", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
+		return nil, operr.New("lock", "", "", err)
 	}
 	if err := opts.validate(); err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
+		return nil, operr.New("lock", "", "", err)
 	}
 	rivals = append(rivals, opts.ExtraPatterns...)
 	words := rivals

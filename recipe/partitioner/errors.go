@@ -2,7 +2,8 @@ package partitioner
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 var (
@@ -39,6 +40,9 @@ var (
 	ErrUnfinished = errors.New("this member's znodes may still exist; they are deleted in the background")
 )
 
+// errFailed stands in front of the reason why the state is FAILURE.
+var errFailed = errors.New("failed")
+
 // FailedError says why the state is FAILURE.
 type FailedError struct {
 	Path string // the partitioner's path
@@ -47,7 +51,7 @@ type FailedError struct {
 
 // Error names the path and the reason.
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("%s: failed: %v", e.Path, e.Err)
+	return operr.New("", "", e.Path, operr.Because(errFailed, e.Err)).Error()
 }
 
 // Unwrap returns the reason.

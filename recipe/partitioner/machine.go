@@ -3,12 +3,12 @@ package partitioner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/party"
@@ -73,7 +73,7 @@ func (p *SetPartitioner) begin(ctx context.Context, ofRun bool) (*machine, error
 				p.opts.Logger.WarnContext(ctx, "still waiting", "path", p.path, "waited", waited, "blocker", last.blocker.Load())
 			})
 			if err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrUnfinished, err)
+				return nil, operr.Because(ErrUnfinished, err)
 			}
 		}
 		if p.machine.CompareAndSwap(last, m) {
@@ -101,7 +101,7 @@ func (m *machine) run() {
 	ended, cancel := context.WithCancelCause(context.WithoutCancel(m.ctx))
 	cancel(errOpen)
 	if _, err := m.p.sess.Incarnation(ended); m.began && err != nil && !errors.Is(err, errOpen) {
-		m.left = fmt.Errorf("%w: %w", ErrUnfinished, err) // nobody knows whether the servers have closed the session
+		m.left = operr.Because(ErrUnfinished, err) // nobody knows whether the servers have closed the session
 	}
 }
 
@@ -317,7 +317,7 @@ func (m *machine) release(ctx context.Context) error {
 		case <-m.ctx.Done():
 			return m.p.failure("release", context.Cause(m.ctx))
 		case <-ctx.Done():
-			return fmt.Errorf("partitioner: release %s: %w", m.p.path, context.Cause(ctx))
+			return operr.New("partitioner", "release", m.p.path, context.Cause(ctx))
 		}
 	}
 }

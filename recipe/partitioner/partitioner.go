@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/latest"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
@@ -88,31 +90,31 @@ func (s *Snapshot) Allocation() *Allocation { return s.alloc }
 // Options.Logger gets a warning if the session's budget of ephemeral znodes is too small for the locks of all items.
 func New(s *session.Session, path string, items []string, opts Options) (*SetPartitioner, error) {
 	if s == nil {
-		return nil, errors.New("partitioner: session is nil")
+		return nil, operr.New("partitioner", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return nil, fmt.Errorf("partitioner: %w", err)
+		return nil, operr.New("partitioner", "", "", err)
 	}
 	opts, err := opts.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("partitioner: %w", err)
+		return nil, operr.New("partitioner", "", "", err)
 	}
 	p := &SetPartitioner{sess: s, path: path, opts: opts, latest: latest.New(&Snapshot{}), locks: make(map[string]*lock.Lock, len(items)), namesakes: make(map[string]time.Time)}
 	p.errs = errlog.New(opts.Logger.With("component", "partitioner", "path", path))
 	if p.items, err = sorted(items, opts.Order); err != nil {
-		return nil, fmt.Errorf("partitioner: %w", err)
+		return nil, operr.New("partitioner", "", "", err)
 	}
 	paths, err := lockPaths(session.Join(path, "locks"), items, opts.Escape)
 	if err != nil {
-		return nil, fmt.Errorf("partitioner: %w", err)
+		return nil, operr.New("partitioner", "", "", err)
 	}
 	crowd, err := p.newParty() // checks the identifier
 	if err != nil {
-		return nil, fmt.Errorf("partitioner: %w", err)
+		return nil, operr.New("partitioner", "", "", err)
 	}
 	for _, item := range slices.Sorted(maps.Keys(paths)) {
 		if p.locks[item], err = lock.New(s, paths[item], lock.Options{Logger: opts.Logger}); err != nil {
-			return nil, fmt.Errorf("partitioner: item %q: %w", item, err)
+			return nil, operr.New("partitioner", "item", strconv.Quote(item), err)
 		}
 	}
 	p.room = s.EphemeralBudget() - s.EphemeralSize(crowd.Node(), session.Ephemeral)
@@ -174,7 +176,7 @@ func (p *SetPartitioner) publish(state State, alloc *Allocation, err error) {
 func (p *SetPartitioner) Start(ctx context.Context) error {
 	m, err := p.begin(ctx, false)
 	if err != nil {
-		return fmt.Errorf("partitioner: start %s: %w", p.path, err)
+		return operr.New("partitioner", "start", p.path, err)
 	}
 	select {
 	case <-m.joined:
@@ -183,19 +185,19 @@ func (p *SetPartitioner) Start(ctx context.Context) error {
 		return p.failure("start", context.Cause(m.ctx))
 	case <-ctx.Done():
 		m.stop(context.Cause(ctx))
-		return fmt.Errorf("partitioner: start %s: %w", p.path, context.Cause(ctx))
+		return operr.New("partitioner", "start", p.path, context.Cause(ctx))
 	}
 }
 
 func (p *SetPartitioner) failure(op string, err error) error {
-	return fmt.Errorf("partitioner: %s %w", op, &FailedError{Path: p.path, Err: err})
+	return operr.New("partitioner", op, p.path, operr.Mark(operr.Because(errFailed, err), &FailedError{Path: p.path, Err: err}))
 }
 
 // started returns the machine of Start, or that of a Run that has ended.
 func (p *SetPartitioner) started(op string) (*machine, error) {
 	m := p.machine.Load()
 	if m == nil || m.ofRun && m.ctx.Err() == nil {
-		return nil, fmt.Errorf("partitioner: %s %s: %w", op, p.path, ErrNotStarted)
+		return nil, operr.New("partitioner", op, p.path, ErrNotStarted)
 	}
 	return m, nil
 }
@@ -217,7 +219,7 @@ func (p *SetPartitioner) WaitForAcquire(ctx context.Context) (acquired bool, err
 		case now.State == Failure:
 			return false, p.failure("wait for", now.Err)
 		case p.machine.Load() == nil:
-			return false, fmt.Errorf("partitioner: wait for %s: %w", p.path, ErrNotStarted)
+			return false, operr.New("partitioner", "wait for", p.path, ErrNotStarted)
 		case now.State == Release, late && ctx.Err() == nil:
 			return false, nil
 		}
@@ -226,7 +228,7 @@ func (p *SetPartitioner) WaitForAcquire(ctx context.Context) (acquired bool, err
 		case <-timer.C:
 			late = true
 		case <-ctx.Done():
-			return false, fmt.Errorf("partitioner: wait for %s: %w", p.path, context.Cause(ctx))
+			return false, operr.New("partitioner", "wait for", p.path, context.Cause(ctx))
 		}
 	}
 }
@@ -259,10 +261,10 @@ func (p *SetPartitioner) Finish(ctx context.Context) error {
 	select {
 	case <-m.done:
 		if m.left != nil {
-			return fmt.Errorf("partitioner: finish %s: %w", p.path, m.left)
+			return operr.New("partitioner", "finish", p.path, m.left)
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("partitioner: finish %s: %w", p.path, context.Cause(ctx))
+		return operr.New("partitioner", "finish", p.path, context.Cause(ctx))
 	}
 }

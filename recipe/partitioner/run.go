@@ -3,10 +3,10 @@ package partitioner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/recipe"
 )
 
@@ -34,12 +34,12 @@ func (p *SetPartitioner) Run(ctx context.Context, fn func(ctx context.Context, i
 	}
 	m, err := p.begin(ctx, true)
 	if err != nil {
-		return fmt.Errorf("partitioner: run %s: %w", p.path, err)
+		return operr.New("partitioner", "run", p.path, err)
 	}
 	defer func() { // runs also when fn panics
 		m.stop(ErrFinished)
 		if left := m.ended(); left != nil {
-			err = errors.Join(err, fmt.Errorf("partitioner: run %s: %w", p.path, left))
+			err = errors.Join(err, operr.New("partitioner", "run", p.path, left))
 		}
 	}()
 	for ctx.Err() == nil && m.ctx.Err() == nil {

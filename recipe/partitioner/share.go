@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 )
@@ -23,7 +24,7 @@ func (m *machine) share(ctx context.Context, v view) (share []string, deadline t
 	slices.Sort(members)
 	share, err = m.pick(members)
 	if err != nil {
-		return nil, deadline, fmt.Errorf("%w: %w", ErrFunction, err)
+		return nil, deadline, operr.Because(ErrFunction, err)
 	}
 	seen := make(map[string]bool, len(share))
 	for _, item := range share {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -45,10 +46,10 @@ type directory struct {
 
 func check(s *session.Session, path string) error {
 	if s == nil {
-		return errors.New("queue: session is nil")
+		return operr.New("queue", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return fmt.Errorf("queue: %w", err)
+		return operr.New("queue", "", "", err)
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (d *directory) put(ctx context.Context, values [][]byte, priority int) ([]s
 		case errors.Is(err, session.ErrNodeExists):
 			stuck, lookErr := d.stuck(ctx, inc)
 			if lookErr != nil || !stuck {
-				return nil, errors.Join(fmt.Errorf("another entry has the next sequence number: %w", err), lookErr)
+				return nil, errors.Join(operr.New("", "another entry has the next sequence number", "", err), lookErr)
 			}
 			d.exhausted.Store(true)
 		case errors.Is(err, session.ErrNoNode):

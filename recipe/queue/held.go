@@ -3,10 +3,10 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -79,7 +79,7 @@ func (h *Held) Holds(ctx context.Context) (bool, error) {
 	}
 	exists, err := h.node.exists(ctx)
 	if err != nil && !errors.Is(err, session.ErrSessionExpired) {
-		return false, fmt.Errorf("queue: verify the hold on %s: %w", h.node.entry, err)
+		return false, operr.New("queue", "verify the hold on", h.node.entry, err)
 	}
 	return err == nil && exists && h.Context().Err() == nil, nil
 }
@@ -91,13 +91,13 @@ func (h *Held) Holds(ctx context.Context) (bool, error) {
 func (h *Held) Consume(ctx context.Context) error {
 	h.finish(ctx, true)
 	if err := h.removal.Wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {
-		return fmt.Errorf("queue: consume %s: %w: %w", h.node.entry, session.ErrUncertain, err)
+		return operr.New("queue", "consume", h.node.entry, operr.Because(session.ErrUncertain, err))
 	}
 	switch {
 	case !h.consume:
-		return fmt.Errorf("queue: consume %s: %w", h.node.entry, ErrReleased)
+		return operr.New("queue", "consume", h.node.entry, ErrReleased)
 	case h.err != nil:
-		return fmt.Errorf("queue: consume %s: %w", h.node.entry, h.err)
+		return operr.New("queue", "consume", h.node.entry, h.err)
 	}
 	return nil
 }
@@ -108,10 +108,10 @@ func (h *Held) Consume(ctx context.Context) error {
 func (h *Held) Release(ctx context.Context) error {
 	h.finish(ctx, false)
 	if err := h.removal.Wait(hold.Outlive(ctx, ErrConsumed, ErrReleased)); err != nil {
-		return fmt.Errorf("queue: release %s: %w", h.node.entry, err)
+		return operr.New("queue", "release", h.node.entry, err)
 	}
 	if h.consume {
-		return fmt.Errorf("queue: release %s: %w", h.node.entry, ErrConsumed)
+		return operr.New("queue", "release", h.node.entry, ErrConsumed)
 	}
 	return nil
 }

@@ -3,9 +3,9 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/session"
 )
@@ -71,7 +71,7 @@ func (n *node) make(life, ctx context.Context, entry session.Stat) error {
 		case errors.Is(err, session.ErrUncertain):
 			exists, err := n.exists(life)
 			if err != nil && !hold.Over(err) {
-				err = fmt.Errorf("%w: %w", hold.ErrUnsure, err)
+				err = operr.Because(hold.ErrUnsure, err)
 			}
 			if exists || err != nil {
 				return err
@@ -129,7 +129,7 @@ func (n *node) removeAll(life context.Context) {
 func (n *node) consume(life context.Context, entry session.Stat) error {
 	switch exists, err := n.exists(life); {
 	case hold.Over(err):
-		return fmt.Errorf("%w: %w", ErrLost, err)
+		return operr.Because(ErrLost, err)
 	case err != nil:
 		n.removeAll(life)
 		return err
@@ -165,9 +165,9 @@ func (n *node) consume(life context.Context, entry session.Stat) error {
 			return err
 		case errors.Is(err, session.ErrNoNode):
 			n.removeAll(life) // the znode may exist if only the entry is gone
-			return fmt.Errorf("%w: %w", ErrLost, err)
+			return operr.Because(ErrLost, err)
 		case hold.Over(err):
-			return fmt.Errorf("%w: %w", ErrLost, err)
+			return operr.Because(ErrLost, err)
 		default:
 			n.removeAll(life)
 			return err

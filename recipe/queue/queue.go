@@ -3,9 +3,9 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -139,7 +139,7 @@ func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path strin
 		select {
 		case err = <-results:
 		case <-inc.Context().Done():
-			return true, fmt.Errorf("%w: %w", session.ErrUncertain, context.Cause(ctx))
+			return true, operr.Because(session.ErrUncertain, context.Cause(ctx))
 		}
 	}
 	switch {
@@ -153,7 +153,7 @@ func (q *Queue) remove(ctx context.Context, inc *session.Incarnation, path strin
 		return false, err
 	}
 	if ctx.Err() != nil {
-		return true, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		return true, operr.Because(err, context.Cause(ctx))
 	}
 	// The request has returned, so a read after a Sync shows whether the server carried it out.
 	if syncErr := inc.Sync(ctx, q.dir.path); syncErr != nil {

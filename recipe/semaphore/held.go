@@ -3,9 +3,9 @@ package semaphore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -67,7 +67,7 @@ func (h *Held) Incarnation() *session.Incarnation { return h.hold.Incarnation() 
 func (h *Held) Release(ctx context.Context) error {
 	h.hold.Release(ErrReleased, func() { h.lease.own.Abandon(ctx) })
 	if err := h.lease.own.Wait(hold.Outlive(ctx, ErrReleased)); err != nil {
-		return fmt.Errorf("semaphore: release %s: %w", h.lease.path, err)
+		return operr.New("semaphore", "release", h.lease.path, err)
 	}
 	return nil
 }

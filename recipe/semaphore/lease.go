@@ -3,9 +3,9 @@ package semaphore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -33,7 +33,7 @@ func (l *lease) make(life context.Context, contender string, version int32) erro
 	case errors.Is(err, session.ErrUncertain):
 		made, err := l.find(life)
 		if err != nil && !hold.Over(err) {
-			err = fmt.Errorf("%w: %w", hold.ErrUnsure, err)
+			err = operr.Because(hold.ErrUnsure, err)
 		}
 		if err == nil && !made {
 			err = errRefused

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -41,20 +41,20 @@ type Semaphore struct {
 // runs.
 func New(s *session.Session, path string, opts Options) (*Semaphore, error) {
 	if s == nil {
-		return nil, errors.New("semaphore: session is nil")
+		return nil, operr.New("semaphore", "", "", errors.New("session is nil"))
 	}
 	if err := session.CheckPath(path); err != nil {
-		return nil, fmt.Errorf("semaphore: %w", err)
+		return nil, operr.New("semaphore", "", "", err)
 	}
 	if path == "/" {
-		return nil, errors.New("semaphore: path /: the root can't be a semaphore")
+		return nil, operr.New("semaphore", "", "", errors.New("path /: the root can't be a semaphore"))
 	}
 	if err := opts.validate(); err != nil {
-		return nil, fmt.Errorf("semaphore: %w", err)
+		return nil, operr.New("semaphore", "", "", err)
 	}
 	inner, err := lock.New(s, path+lockSuffix, lock.Options{Identifier: pythonBytes(opts.Identifier), Logger: opts.Logger})
 	if err != nil {
-		return nil, fmt.Errorf("semaphore: inner lock: %w", err)
+		return nil, operr.New("semaphore", "inner lock", "", err)
 	}
 	opts.Logger = defaultlog.Or(opts.Logger)
 	return &Semaphore{
