@@ -309,6 +309,7 @@ func (c *client) linkUp() {
 
 // linkDown records that a connection has ended, before go-zookeeper knows. It is called once for each connection.
 func (c *client) linkDown(n *netConn, err error) {
+	c.watches.unlinked(n)
 	c.mu.Lock()
 	wasUp := c.isUp && c.conn == n
 	if wasUp {

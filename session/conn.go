@@ -20,6 +20,7 @@ import (
 //     meanwhile.)
 //   - It limits the time of the handshake. (go-zookeeper waits for 6.7 T.)
 //   - It passes on whole frames only, and only those that go-zookeeper can decode; otherwise it drops the connection.
+//   - It sets the watches of DataWatches.
 //   - It sets the watch flag in reads that somebody waits on a watch of. (go-zookeeper's own lists of watches are never used:
 //     they grow with each call, and setting them again after a reconnect is a data race.)
 type netConn struct {
@@ -43,6 +44,8 @@ type netConn struct {
 
 	mu      sync.Mutex
 	pending map[int32]request // the requests not answered yet, by xid
+
+	watching watchRequests
 }
 
 // request is what netConn must know of a request to check its answer.
@@ -196,6 +199,9 @@ func (n *netConn) handshake() ([]byte, error) {
 				return nil, err
 			}
 		}
+		for since, paths := range n.c.watches.linked(n, n.c.lastZxid.Load()) {
+			n.setWatches(since, paths)
+		}
 	}
 	if err := n.Conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
@@ -320,6 +326,11 @@ func (n *netConn) reply() ([]byte, error) {
 		case xid == xidPing:
 			return frame, nil
 		case xid == xidAuth:
+			continue
+		case xid == xidSetWatches:
+			if err := n.watchesSet(code); err != nil {
+				return nil, err
+			}
 			continue
 		case xid == xidEvent:
 			return frame, checkEvent(p.rest)

@@ -20,5 +20,12 @@ func Raw(i *Incarnation) *zk.Conn { return i.c.zk }
 // Waits returns how many watches somebody waits on.
 func Waits(i *Incarnation) int { return i.c.watches.size() }
 
+// Sets returns how many DataWatches there are.
+func Sets(i *Incarnation) int {
+	i.c.watches.mu.Lock()
+	defer i.c.watches.mu.Unlock()
+	return len(i.c.watches.sets)
+}
+
 // ServerError maps an error of go-zookeeper.
 func ServerError(err error) error { return serverError(err) }

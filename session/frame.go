@@ -13,23 +13,25 @@ import (
 // with xid and operation, replies with xid, zxid and error code. Numbers are big-endian.
 
 const (
-	opCreate    = 1
-	opDelete    = 2
-	opExists    = 3
-	opGetData   = 4
-	opSetData   = 5
-	opGetACL    = 6
-	opSync      = 9
-	opChildren2 = 12
-	opCheck     = 13
-	opMulti     = 14
-	opAuth      = 100
-	opClose     = -11
-	opError     = -1
+	opCreate     = 1
+	opDelete     = 2
+	opExists     = 3
+	opGetData    = 4
+	opSetData    = 5
+	opGetACL     = 6
+	opSync       = 9
+	opChildren2  = 12
+	opCheck      = 13
+	opMulti      = 14
+	opAuth       = 100
+	opSetWatches = 101
+	opClose      = -11
+	opError      = -1
 
-	xidEvent = -1
-	xidPing  = -2
-	xidAuth  = -4
+	xidEvent      = -1
+	xidPing       = -2
+	xidAuth       = -4
+	xidSetWatches = -8
 
 	headerSize = 16
 	statSize   = 68

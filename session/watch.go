@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +66,9 @@ type hub struct {
 	mu     sync.Mutex
 	waits  map[watchKey]*wait
 	closed bool // the client has ended
+
+	sets map[*DataWatches]struct{}
+	link *netConn // the connection that has been told of the sets' watches, and is told of further ones; nil for none
 }
 
 // join returns a Watch for key. Unless key is lasting, the Watch wakes by itself after 4/5 of limit to limit. join must be called
@@ -132,6 +136,11 @@ func (h *hub) event(kind zk.EventType, path string) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if slices.Contains(ops, opGetData) {
+		for w := range h.sets {
+			w.note(path)
+		}
+	}
 	for _, op := range ops {
 		for _, lasting := range []bool{false, true} {
 			if w := h.waits[watchKey{op, path, lasting}]; w != nil {
