@@ -13,7 +13,7 @@ type EventKind string
 const (
 	Joined    EventKind = "joined"    // the member znode was created
 	Snapshot  EventKind = "snapshot"  // this member acts on a new mapping
-	Claimed   EventKind = "claimed"   // a claim was acknowledged and verified
+	Claimed   EventKind = "claimed"   // a claim was acknowledged
 	Opened    EventKind = "opened"    // reading starts, at Offset
 	Message   EventKind = "message"   // the message at Offset is about to be handed out, or to enter the channel of Messages
 	Revoking  EventKind = "revoking"  // the plan gives the partition to another member; the handler is to finish

@@ -219,11 +219,15 @@ func (m *membership) buildOwner() (err error) {
 	}
 	m.tree.path = m.allocator.GroupPath()
 	handler := func(ctx context.Context, cl *ownership.Claim) error { return m.own(ctx, cl) }
+	var observer func(ownership.Event) // with none, ownership waits for none
+	if m.observer != nil {
+		observer = m.observeOwner
+	}
 	m.owner, err = ownership.New(m.allocator, handler, ownership.Options{
 		RebalanceTimeout: set.RebalanceTimeout,
 		StopTimeout:      stopTimeout,
 		Accept:           m.accept,
-		Observer:         m.observeOwner,
+		Observer:         observer,
 		OnError:          m.ownerError,
 		Logger:           set.Logger,
 		Registerer:       g.registerer,
@@ -485,9 +489,6 @@ func (m *membership) allocatorError(_ context.Context, err error) {
 
 // observeOwner passes ownership's events to the user's Observer. ownership reports panics itself.
 func (m *membership) observeOwner(e ownership.Event) {
-	if e.Kind == ownership.Released || e.Kind == ownership.Lost {
-		m.gaveUp(kiel.Partition{Topic: e.Topic, ID: e.Partition})
-	}
 	m.notify(Event{
 		Kind: EventKind(e.Kind.String()), Topic: e.Topic, Partition: e.Partition, Token: e.Token,
 		Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err, Reason: e.Reason, Previous: e.Previous, Next: e.Next,

@@ -14,8 +14,9 @@ import (
 
 // openings has, for each partition that this member owns, the opening that consumes it.
 type openings struct {
-	mu  sync.Mutex
-	all map[kiel.Partition]*opening
+	mu    sync.Mutex
+	all   map[kiel.Partition]*opening
+	again map[kiel.Partition]holder // the claims whose end giveUpWithClaim waits for
 }
 
 // list returns the openings; the slice is the caller's.
@@ -40,8 +41,35 @@ func (m *membership) addOpening(o *opening) (ended func()) {
 		set.mu.Unlock()
 		if !o.again {
 			m.gaveUp(o.tp)
+			return
 		}
+		m.giveUpWithClaim(o)
 	}
+}
+
+// giveUpWithClaim calls gaveUp when the claim of an opening ends, which ownership may do before it calls own again.
+func (m *membership) giveUpWithClaim(o *opening) {
+	set := &m.openings
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if set.again == nil {
+		set.again = map[kiel.Partition]holder{}
+	}
+	if set.again[o.tp] == o.claim {
+		return // as after the call of own before
+	}
+	set.again[o.tp] = o.claim
+	context.AfterFunc(o.claim.Context(), func() {
+		set.mu.Lock()
+		ours := set.again[o.tp] == o.claim
+		if ours {
+			delete(set.again, o.tp)
+		}
+		set.mu.Unlock()
+		if ours {
+			m.gaveUp(o.tp)
+		}
+	})
 }
 
 // gaveUp ends the errors of a partition in the log: the partition is not this member's any more.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -32,7 +33,7 @@ type standing struct {
 
 // standingOf returns what was read.
 func standingOf(data []byte, stat session.Stat) standing {
-	held, err := decode(data) // of what can't be read nobody is known
+	held, err := claims.Decode(data) // of what can't be read nobody is known
 	return standing{
 		holder: status.Shown(held.Owner), czxid: stat.Czxid, session: stat.EphemeralOwner, persistent: persistent(stat), readable: err == nil,
 	}
@@ -129,7 +130,7 @@ func (l *loop) named(ids []kiel.Partition) string {
 	kiel.SortPartitions(ids)
 	var names []string
 	for _, id := range ids[:min(len(ids), maxNamed)] {
-		name := fmt.Sprintf("%.300q", l.o.paths.owner(id))
+		name := fmt.Sprintf("%.300q", l.o.paths.Owner(id))
 		if p := l.parts[id]; p.blocked != status.PersistentClaim {
 			name += fmt.Sprintf(" of session 0x%x", uint64(p.other.session))
 		}
@@ -157,15 +158,15 @@ func (l *loop) disagreements() (all []status.Disagreement) {
 }
 
 // claimDisagreement returns the disagreement of a kind about claims.
-func claimDisagreement(kind status.DisagreementKind, paths paths, names []string) status.Disagreement {
+func claimDisagreement(kind status.DisagreementKind, paths claims.Paths, names []string) status.Disagreement {
 	texts := map[status.DisagreementKind]string{
 		status.PersistentClaim: "A znode that no session owns stands in the place of the claim, so that nobody can claim the partition. " +
-			"Once nobody works on it, delete " + paths.owners + "/<partition>.",
+			"Once nobody works on it, delete " + paths.Owners + "/<partition>.",
 		status.OrphanClaim: "The owner is no member, or joined again in another session. Members that leave finish their work so, for RebalanceTimeout at most. " +
 			"If it lasts longer, end that process: its claims go with its session.",
 		status.StrayClaim: "The claim is of a partition that is not in the group's set. It goes when its owner has finished; one that no session owns can be deleted.",
 		status.UnreadableClaim: "The claim's data is not what members write, or may not be read. Nobody can claim the partition before that session ends. " +
-			"End the process that made it, or delete " + paths.owners + "/<partition> once nobody works on the partition.",
+			"End the process that made it, or delete " + paths.Owners + "/<partition> once nobody works on the partition.",
 	}
 	return status.NewDisagreement(kind, texts[kind], names...)
 }

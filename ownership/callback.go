@@ -9,17 +9,6 @@ import (
 	"github.com/kielgo/kiel/internal/usercall"
 )
 
-// guard calls a function of the user's, and then hands its panic to then, as an
-// error, or nil. It may be the last that its goroutine does: f may end that.
-func (o *Owner) guard(c usercall.Callback, f func(), then func(error)) {
-	usercall.Guard{Err: ErrCallback, Log: o.troubles}.Call(c, f, func(failure error) {
-		if failure != nil {
-			o.metrics.handlerFailed.Inc()
-		}
-		then(failure)
-	})
-}
-
 // The callbacks, by the names of their options, and the handler.
 const (
 	callObserver = "Observer"
@@ -28,31 +17,129 @@ const (
 	callHandler  = "handler"
 )
 
-// call calls a callback, on a goroutine of its own, which it may end, and has the
-// loop told when it does not return.
-func (l *loop) call(name, about string, f func()) error {
-	limit := usercall.Limit(l.o.opts.RebalanceTimeout)
-	var over, late atomic.Bool
-	returned := usercall.Watch(limit, func(time.Duration) bool {
-		late.Store(true)
+// maxErrors is how many errors wait behind a slow OnError.
+const maxErrors = 64
+
+// callbacks calls the functions of the options.
+type callbacks struct {
+	o        *Owner
+	observer usercall.Queue
+	onError  usercall.Queue
+	late     map[string]*atomic.Bool // by callback: its call takes too long
+}
+
+func newCallbacks(o *Owner) *callbacks {
+	u := &callbacks{o: o, late: map[string]*atomic.Bool{callObserver: {}, callOnError: {}, callAccept: {}}}
+	for _, q := range []*usercall.Queue{&u.observer, &u.onError} {
+		q.Guard, q.Limit, q.Stuck = u.guard(), usercall.Limit(o.opts.RebalanceTimeout), func(c usercall.Callback) bool { return u.stuck(c.Kind) }
+	}
+	u.observer.Done = func(c usercall.Callback, failure error) {
+		if u.returned(c.Kind, failure); failure != nil {
+			u.report(failure)
+		}
+	}
+	u.onError.Done = func(c usercall.Callback, failure error) { u.returned(c.Kind, failure) } // told again it might panic for ever
+	u.onError.Most, u.onError.Dropped = maxErrors, o.metrics.errorsDropped.Inc
+	return u
+}
+
+func (u *callbacks) guard() usercall.Guard {
+	return usercall.Guard{Err: ErrCallback, Log: u.o.troubles}
+}
+
+// stuck has the loop told of a call that takes too long.
+func (u *callbacks) stuck(name string) (again bool) {
+	late := u.late[name]
+	late.Store(true)
+	if l := u.o.loop.Load(); l != nil {
 		l.post(func() {
-			if !over.Load() { // it may be by now
-				l.onStuckCallback(name, limit)
+			if late.Load() { // it may have returned by now
+				l.onStuckCallback(name, usercall.Limit(u.o.opts.RebalanceTimeout))
 			}
 		})
-		return false
-	})
-	done := make(chan error)
-	go l.o.guard(usercall.Callback{Kind: name, About: about}, f, func(failure error) {
-		over.Store(true)
-		returned()
-		done <- failure
-	})
-	failure := <-done
-	if late.Load() {
-		l.post(func() { l.recovered(troubleCallback, name) })
 	}
-	return failure
+	return false
+}
+
+// returned notes that a call is over, and why it did not return, if it did not.
+func (u *callbacks) returned(name string, failure error) {
+	if failure != nil {
+		u.o.metrics.handlerFailed.Inc()
+	}
+	if u.late[name].Swap(false) {
+		if l := u.o.loop.Load(); l != nil {
+			l.post(func() { l.recovered(troubleCallback, name) })
+		}
+	}
+}
+
+// observed reports whether there is an Observer.
+func (u *callbacks) observed() bool { return u.o.opts.Observer != nil }
+
+// observe has the Observer called with an event about a partition, if still is true then, and calls then afterwards.
+func (u *callbacks) observe(e Event, still func() bool, then func()) {
+	u.observer.Put(usercall.Callback{Kind: callObserver, About: e.Kind.String()}, func() {
+		defer then() // also after a panic
+		if still() {
+			u.o.opts.Observer(e)
+		}
+	})
+}
+
+// observeMerged has the Observer called with an event that is not about a partition. Of several of a kind that wait with nothing
+// about a partition in between it is told the newest, but of Untrusted the oldest, since which nothing was owned.
+func (u *callbacks) observeMerged(e Event) {
+	if u.observed() {
+		u.observer.PutMerged(usercall.Callback{Kind: callObserver, About: e.Kind.String()}, e.Kind == Untrusted, func() { u.o.opts.Observer(e) })
+	}
+}
+
+// report has OnError called, if there is one.
+func (u *callbacks) report(err error) {
+	if u.o.opts.OnError != nil {
+		u.onError.Put(usercall.Callback{Kind: callOnError}, func() { u.o.opts.OnError(err) })
+	}
+}
+
+// accept asks Accept about the partitions of a plan, on one goroutine, and returns those that it does not accept, with its errors. A
+// call that panics, or ends the goroutine, is an error like any other.
+func (u *callbacks) accept(ids []kiel.Partition) map[kiel.Partition]error {
+	refused := make(map[kiel.Partition]error)
+	if u.o.opts.Accept == nil {
+		return refused
+	}
+	var asked, before atomic.Int64
+	returned := usercall.Watch(usercall.Limit(u.o.opts.RebalanceTimeout), func(time.Duration) bool {
+		now := asked.Load()
+		return before.Swap(now) != now || u.stuck(callAccept)
+	})
+	for int(asked.Load()) < len(ids) {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for n := asked.Load(); int(n) < len(ids); n = asked.Load() {
+				u.acceptOne(ids[n], refused, &asked)
+			}
+		}()
+		<-ended
+	}
+	returned()
+	u.returned(callAccept, nil)
+	return refused
+}
+
+func (u *callbacks) acceptOne(id kiel.Partition, refused map[kiel.Partition]error, asked *atomic.Int64) {
+	u.guard().Call(usercall.Callback{Kind: callAccept, About: id.String()}, func() {
+		if err := u.o.opts.Accept(id); err != nil {
+			refused[id] = err
+		}
+	}, func(failure error) {
+		if failure != nil {
+			u.o.metrics.handlerFailed.Inc()
+			refused[id] = failure
+		}
+		asked.Add(1)
+	})
 }
 
 // onStuckCallback: a callback takes too long. Without Observer nothing is opened and nothing released,
@@ -66,26 +153,4 @@ func (l *loop) onStuckCallback(name string, limit time.Duration) {
 	}
 	l.err = err
 	l.startLeaving()
-}
-
-// observe calls the observer.
-func (l *loop) observe(e Event) {
-	if err := l.call(callObserver, e.Kind.String(), func() { l.o.opts.Observer(e) }); err != nil {
-		l.report(err)
-	}
-}
-
-// report has OnError called.
-func (l *loop) report(err error) {
-	l.errors.put(func() {
-		_ = l.call(callOnError, "", func() { l.o.opts.OnError(err) }) // told again it might panic for ever
-	})
-}
-
-// accept asks whether a partition can be consumed.
-func (l *loop) accept(id kiel.Partition) (err error) {
-	if panicked := l.call(callAccept, id.String(), func() { err = l.o.opts.Accept(id) }); panicked != nil {
-		return panicked
-	}
-	return err
 }

@@ -1,13 +1,12 @@
 package ownership
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/errlog"
-	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/internal/usercall"
 )
 
@@ -23,25 +22,25 @@ func TestCallbackThatReturnedAfterAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, _ := promreg.New(nil, "g", newMetrics)
-				log := slog.New(slog.DiscardHandler)
-				l := &loop{
-					o:     &Owner{opts: Options{RebalanceTimeout: time.Minute}, log: log, troubles: errlog.New(log), metrics: m},
-					inbox: make(chan func(), inboxLen), done: make(chan struct{}), errors: newMailbox(0, nil),
-					phase: draining, // else it leaves
+				told := 0
+				o, err := newOwner(scripted{still{}}, func(context.Context, *Claim) error { return nil }, Options{
+					RebalanceTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+					Observer: func(Event) { time.Sleep(test.lasts) }, OnError: func(error) { told++ },
+				})
+				if err != nil {
+					t.Fatal(err)
 				}
-				returned := make(chan error, 1)
-				go func() { returned <- l.call(callObserver, "claimed", func() { time.Sleep(test.lasts) }) }()
-				defer func() {
-					if err := <-returned; err != nil {
-						t.Error(err)
-					}
-				}()
+				l := newLoop(t.Context(), o)
+				l.phase = draining // else it leaves
+				o.loop.Store(l)
+				l.say(Event{Kind: Snapshot})
 				time.Sleep(limit + 3*time.Second) // the loop has something else to do
 				synctest.Wait()
 				(<-l.inbox)()
-				if n := len(l.errors.queue); n != test.want {
-					t.Errorf("%d errors, want %d", n, test.want)
+				<-o.users.observer.Close()
+				<-o.users.onError.Close()
+				if told != test.want {
+					t.Errorf("%d errors, want %d", told, test.want)
 				}
 			})
 		})

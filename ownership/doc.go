@@ -23,7 +23,7 @@
 // # State
 //
 //	       plan says mine           free: multi[set epoch, create owner]
-//	idle ──────────────────► claim ──────────────────────► verified ──► open
+//	idle ──────────────────► claim ───────────────────────────────────► open
 //	 ▲                       │  ▲                                      │ │ │
 //	 │        held by another│  │that znode has gone                   │ │ │
 //	 │                       ▼  │                                      │ │ │
@@ -36,10 +36,12 @@
 //	 │                └── still ours, not wanted ◄── look, after Sync ◄───┘
 //	 └──────────────────── gone ◄──────────────────────┘ └─► still ours and wanted: open, same token
 //
-// A request without an answer goes to "look" too: the claim is possibly ours until
-// a read after a Sync has shown it. Besides, once per session timeout the group's
-// claims are compared with what this member thinks it holds. They are listed for that
-// when the metadata of their parent show that some were created or deleted.
+// The answer to the multi proves the claim and has its token. A request without an answer goes to "look" too, as does one whose
+// answer comes in a later incarnation: the claim is possibly ours until a read after a Sync has shown it.
+//
+// Both znodes of a claim are watched, by session.DataWatches: they cost no request while nobody changes them. Besides, once per session
+// timeout the group's claims are compared with what this member thinks it holds. They are listed for that when the metadata of
+// their parent show that some were created or deleted; then 16 of its own claims, in turn, are read too.
 //
 // # Guarantees
 //
@@ -60,8 +62,8 @@
 //     persistent znode stands in the place of its claim, which an operator has to
 //     delete ([ErrPersistentClaim]); or an ephemeral one of a session that is no member's
 //     ([ErrForeignClaim]).
-//   - Observer hears of Claimed after the claim was acknowledged and verified, and
-//     of Released before the release is sent.
+//   - Observer hears of Claimed after the claim was acknowledged, and of Released before the release is sent. Claimed may be told
+//     before the claim is watched: if somebody has removed it meanwhile, Lost follows.
 //   - A release is never a delete alone, so it can't remove another's claim.
 //   - When the servers go back to a backup, claims that were released since stand again. A member
 //     whose session lives on releases those of its session within a session timeout.

@@ -16,7 +16,7 @@ const (
 	Joined EventKind = iota + 1
 	// Snapshot: a new allocation is acted on.
 	Snapshot
-	// Claimed: the claim is acknowledged and verified, the handler is about to start.
+	// Claimed: the claim is acknowledged, the handler is about to start.
 	Claimed
 	// Revoking: the handler was told to finish.
 	Revoking

@@ -95,11 +95,7 @@ func (s scripted) status() *status.Group {
 }
 
 // Waiting is how many calls of Observer wait.
-func Waiting(o *Owner) int {
-	o.tell.mu.Lock()
-	defer o.tell.mu.Unlock()
-	return len(o.tell.queue)
-}
+func Waiting(o *Owner) int { return o.users.observer.Waiting() }
 
 // Version is the version that kiel_member_info shows.
 func Version() string { return version() }

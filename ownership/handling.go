@@ -26,8 +26,7 @@ func (l *loop) event(kind EventKind, c *Claim, reason status.Reason, err error) 
 	}
 }
 
-// open makes a claim of a znode that is ours: it is verified and watched, then
-// the observer is told, then its handler starts.
+// open makes a claim of a znode that is ours: it is watched, the observer is told, and then its handler starts.
 func (l *loop) open(p *part) {
 	ctx, end := context.WithCancelCause(l.life)
 	work, revoke := context.WithCancelCause(ctx)
@@ -35,33 +34,22 @@ func (l *loop) open(p *part) {
 		p.origin = l.origin(p)
 	}
 	c := &Claim{
-		id: p.id, token: p.znode.token, version: l.plan.version,
-		epochPath: l.o.paths.epoch(p.id), epochVersion: p.znode.epochVersion,
+		id: p.id, token: p.znode.Token, version: l.plan.version,
+		epochPath: l.o.paths.Epoch(p.id), epochVersion: p.znode.EpochVersion,
 		inc: l.inc, origin: p.origin, ctx: ctx, end: end, work: work, revoke: revoke,
 	}
-	p.claim, p.busy = c, verifying
-	l.wg.Go(func() {
-		err := l.keeper.watch(c.ctx, c.inc, c.id, c.token, func() {
-			l.post(func() { l.onVerified(p, c) })
-		})
-		if err != nil {
-			l.post(func() { l.onVanished(p, c, err) })
-		}
-	})
-}
-
-func (l *loop) onVerified(p *part, c *Claim) {
-	if p.claim != c {
-		return // lost meanwhile
+	p.claim, p.busy, p.telling = c, announcing, true
+	l.toWatch = append(l.toWatch, p.znode)
+	if !l.o.users.observed() {
+		l.onAnnounced(p, c, c.Trusted())
+		return
 	}
-	p.busy, p.telling = announcing, true
 	e := l.event(Claimed, c, c.origin.reason, nil)
 	e.Previous = c.origin.previous
-	l.tell.put(func() {
+	l.o.users.observe(e, func() bool {
 		c.said = c.Trusted()
-		if c.said {
-			l.observe(e)
-		}
+		return c.said
+	}, func() {
 		said := c.said
 		l.post(func() { l.onAnnounced(p, c, said) })
 	})
@@ -109,11 +97,13 @@ func (l *loop) start(p *part) {
 		})
 	}
 	p.startedAt = began
+	what := usercall.Callback{Kind: callHandler, About: c.id.String(), Name: "handler of " + c.id.String()}
 	go func() { // may outlive Run when it is stuck
 		var err error
-		l.o.guard(usercall.Callback{Kind: callHandler, About: c.id.String(), Name: "handler of " + c.id.String()}, func() { err = l.o.handler(c.work, c) }, func(panicked error) {
-			if panicked != nil {
-				err = panicked
+		l.o.users.guard().Call(what, func() { err = l.o.handler(c.work, c) }, func(failure error) {
+			if failure != nil {
+				l.o.metrics.handlerFailed.Inc()
+				err = failure
 			}
 			l.post(func() { l.onReturn(p, c, began, err) })
 		})
@@ -186,6 +176,7 @@ func (l *loop) closeClaim(p *part, kind EventKind, cause error) {
 		l.o.metrics.moved.WithLabelValues(direction).Inc()
 	}
 	l.o.board.remove(p.id)
+	l.watch.Remove(p.id)
 	p.claim, p.opened, p.revoked, p.busy = nil, false, false, closing
 	p.due, p.origin, p.holder, p.between = time.Now(), origin{}, "", !p.want
 	l.sayOf(c, l.event(kind, c, reason, err), func() {
@@ -197,20 +188,23 @@ func (l *loop) closeClaim(p *part, kind EventKind, cause error) {
 // sayOf tells the observer of a claim of which it was told Claimed, and the loop
 // when it has.
 func (l *loop) sayOf(c *Claim, e Event, then func()) {
-	l.tell.put(func() {
-		if c.said {
-			l.observe(e)
-		}
-		if then != nil {
-			l.post(then)
-		}
-	})
+	switch {
+	case l.o.users.observed():
+		l.o.users.observe(e, func() bool { return c.said }, func() {
+			if then != nil {
+				l.post(then)
+			}
+		})
+	case then != nil:
+		then()
+	}
 }
 
 // drop forgets a claim that is lost, as why says. Its handler has RebalanceTimeout to return.
 func (l *loop) drop(p *part, why status.Code, cause error) {
 	p.claim.finish(cause)
-	if p.busy == verifying || p.busy == announcing {
+	l.watch.Remove(p.id)
+	if p.busy == announcing {
 		p.busy = idle
 	}
 	if p.opened {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -28,7 +29,7 @@ func Inspect(ctx context.Context, s *session.Session, group string) (*status.Gro
 	for {
 		inc, err := s.Incarnation(ctx)
 		if err == nil {
-			r := &inspection{inc: inc, paths: newPaths(session.Join("kiel", "groups", group)), group: g}
+			r := &inspection{inc: inc, paths: claims.NewPaths(session.Join("kiel", "groups", group)), group: g}
 			err = r.run(ctx)
 		}
 		if err == nil {
@@ -43,7 +44,7 @@ func Inspect(ctx context.Context, s *session.Session, group string) (*status.Gro
 // inspection is one call of Inspect.
 type inspection struct {
 	inc   *session.Incarnation
-	paths paths
+	paths claims.Paths
 	group *status.Group
 
 	persistent, orphans, strays, unreadable []string // partitions
@@ -51,18 +52,18 @@ type inspection struct {
 
 // claimed is a claim, or the epoch of a partition, as it was read.
 type claimed struct {
-	record
+	claims.Record
 	stat   session.Stat
 	exists bool
 	bad    error // why the record can't be read
 }
 
 func (r *inspection) run(ctx context.Context) error {
-	names, err := r.children(ctx, r.paths.owners)
+	names, err := r.children(ctx, r.paths.Owners)
 	if err != nil {
 		return err
 	}
-	epochs, err := r.children(ctx, r.paths.epochs)
+	epochs, err := r.children(ctx, r.paths.Epochs)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (r *inspection) run(ctx context.Context) error {
 	for i, p := range r.group.Partitions {
 		ids[i] = kiel.Partition{Topic: p.Topic, ID: p.Partition}.String()
 	}
-	claims, err := r.read(ctx, ids, r.paths.owners, names)
+	claims, err := r.read(ctx, ids, r.paths.Owners, names)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (r *inspection) run(ctx context.Context) error {
 			free[i] = "" // its last owner is the one that it has
 		}
 	}
-	last, err := r.read(ctx, free, r.paths.epochs, epochs)
+	last, err := r.read(ctx, free, r.paths.Epochs, epochs)
 	if err != nil {
 		return err
 	}
@@ -104,11 +105,11 @@ func (r *inspection) children(ctx context.Context, path string) ([]string, error
 
 // read reads the records of ids, as far as they are among the names of a parent's children.
 func (r *inspection) read(ctx context.Context, ids []string, parent string, names []string) ([]claimed, error) {
-	out, errs := make([]claimed, len(ids)), make([]error, readers)
+	out, errs := make([]claimed, len(ids)), make([]error, claims.Readers)
 	var wg sync.WaitGroup
-	for first := range min(readers, len(ids)) {
+	for first := range min(claims.Readers, len(ids)) {
 		wg.Go(func() {
-			for i := first; i < len(ids) && errs[first] == nil; i += readers {
+			for i := first; i < len(ids) && errs[first] == nil; i += claims.Readers {
 				if _, ok := slices.BinarySearch(names, ids[i]); ok {
 					out[i], errs[first] = r.readOne(ctx, parent+"/"+ids[i])
 				}
@@ -130,7 +131,7 @@ func (r *inspection) readOne(ctx context.Context, path string) (claimed, error) 
 		return claimed{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	c := claimed{stat: stat, exists: true}
-	c.record, c.bad = decode(data)
+	c.Record, c.bad = claims.Decode(data)
 	return c, nil
 }
 

@@ -28,8 +28,6 @@ func (l *loop) run(ctx context.Context) error {
 		allocatorErr = l.o.source.Run(allocation)
 		l.post(func() { l.onAllocatorEnd(allocatorErr) })
 	}()
-	go l.tell.run()
-	go l.errors.run()
 	l.wg.Go(func() { l.followPlans(l.io) })
 	l.wg.Go(func() { l.followSession(l.io) })
 	l.o.metrics.info.WithLabelValues(l.o.source.Name(), version()).Set(1)
@@ -45,7 +43,7 @@ func (l *loop) run(ctx context.Context) error {
 		left.Session = l.zk.SessionID()
 	}
 	l.say(left)
-	l.tell.close()
+	observed := l.o.users.observer.Close()
 	bound, cancelBound := context.WithDeadline(l.base, l.deadline)
 	defer cancelBound()
 	stopErr := l.o.source.Stop(bound)
@@ -60,13 +58,13 @@ func (l *loop) run(ctx context.Context) error {
 		defer close(workersDone)
 		l.wg.Wait()
 	}()
-	l.errors.close()
+	reported := l.o.users.onError.Close()
 	for _, part := range []struct {
 		done <-chan struct{}
 		name string
 	}{
-		{l.tell.done, "the observer"},
-		{l.errors.done, "the error callback"},
+		{observed, "the observer"},
+		{reported, "the error callback"},
 		{workersDone, "the accept callback"},
 		{allocatorDone, "the allocator"},
 	} {
@@ -81,8 +79,8 @@ func (l *loop) run(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("%w: %s has not returned", ErrStuck, part.name))
 		}
 	}
-	l.tell.discard()
-	l.errors.discard()
+	l.o.users.observer.Discard()
+	l.o.users.onError.Discard()
 	l.clearMetrics()
 	select {
 	case <-allocatorDone:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -34,15 +35,13 @@ const (
 // it inputs, functions that it calls one after the other; they and only they touch
 // what is below the blank line.
 type loop struct {
-	o      *Owner
-	keeper *keeper
-	base   context.Context //nolint:containedctx // the lifetime of handlers: values of Run's context, no end
-	io     context.Context //nolint:containedctx // the lifetime of requests: that of the loop
-	inbox  chan func()
-	done   chan struct{} // closed when nobody reads the inbox any more
-	tell   *mailbox      // calls Observer
-	errors *mailbox      // calls OnError
-	wg     sync.WaitGroup
+	o     *Owner
+	wire  *claims.Wire
+	base  context.Context //nolint:containedctx // the lifetime of handlers: values of Run's context, no end
+	io    context.Context //nolint:containedctx // the lifetime of requests: that of the loop
+	inbox chan func()
+	done  chan struct{} // closed when nobody reads the inbox any more
+	wg    sync.WaitGroup
 
 	parts   map[kiel.Partition]*part
 	plan    *plan
@@ -52,6 +51,9 @@ type loop struct {
 	inc     *session.Incarnation     // trusted, or nil
 	zk      *session.Incarnation     // the newest; its ZooKeeper session may live on when inc is nil
 	life    context.Context          //nolint:containedctx // the lifetime of claims in inc
+	watch   *claims.Watch            // of the claims in inc
+	toWatch []claims.Finding         // claims that are to be watched
+	checked kiel.Partition           // whose claim a sweep has read last
 	sent    map[kiel.Partition]bool  // claims were sent for these in zk's session; true until none was seen to stand
 	servers serversAge               // for which sent was looked at as a whole
 
@@ -84,12 +86,10 @@ type loop struct {
 func newLoop(ctx context.Context, o *Owner) *loop {
 	return &loop{
 		o:       o,
-		keeper:  newKeeper(o),
+		wire:    claims.New(o.paths, o.id),
 		base:    context.WithoutCancel(ctx),
 		inbox:   make(chan func(), inboxLen),
 		done:    make(chan struct{}),
-		tell:    o.tell,
-		errors:  o.errors,
 		parts:   map[kiel.Partition]*part{},
 		told:    map[kiel.Partition]bool{},
 		sent:    map[kiel.Partition]bool{},
@@ -121,6 +121,7 @@ func (l *loop) handle(ctx context.Context) {
 			l.roomAgain()
 		}
 		l.flush()
+		l.watchClaims()
 		l.settle()
 		if l.phase == draining && l.unsettled == 0 {
 			return
@@ -171,15 +172,29 @@ func (l *loop) followSession(ctx context.Context) {
 			return
 		}
 		life, end := context.WithCancelCause(l.base)
-		l.post(func() { l.onTrust(life, inc) })
-		select {
-		case <-inc.Context().Done():
-			cause := fmt.Errorf("%w: %w", ErrLost, context.Cause(inc.Context()))
-			end(cause) // all handlers at once
-			l.post(func() { l.onDistrust(inc, cause) })
-		case <-ctx.Done():
+		watch := l.wire.Watch(inc)
+		l.post(func() { l.onTrust(life, inc, watch) })
+		if !l.followWatch(ctx, inc, watch) {
 			end(ErrLost)
 			return
+		}
+		cause := fmt.Errorf("%w: %w", ErrLost, context.Cause(inc.Context()))
+		end(cause) // all handlers at once
+		l.post(func() { l.onDistrust(inc, cause) })
+	}
+}
+
+// followWatch tells the loop of claims that may have changed. It returns true when the incarnation has ended, false when ctx has.
+func (l *loop) followWatch(ctx context.Context, inc *session.Incarnation, watch *claims.Watch) bool {
+	for {
+		select {
+		case <-watch.C():
+			changed := watch.Changed()
+			l.post(func() { l.onChanged(inc, changed) })
+		case <-inc.Context().Done():
+			return true
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
@@ -197,7 +212,7 @@ func (l *loop) onSessionEnd(err error) {
 }
 
 // onTrust: an incarnation began.
-func (l *loop) onTrust(life context.Context, inc *session.Incarnation) {
+func (l *loop) onTrust(life context.Context, inc *session.Incarnation, watch *claims.Watch) {
 	if l.zk == nil || l.zk.SessionID() != inc.SessionID() {
 		for _, p := range l.parts {
 			p.held, p.badSince, p.between = heldNot, time.Time{}, true // whatever stood, stood in a session that is over
@@ -205,7 +220,7 @@ func (l *loop) onTrust(life context.Context, inc *session.Incarnation) {
 		}
 		clear(l.sent)
 	}
-	l.inc, l.zk, l.life = inc, inc, life
+	l.inc, l.zk, l.life, l.watch, l.toWatch = inc, inc, life, watch, nil
 	l.o.log.DebugContext(life, "session trusted", "incarnation", inc.Number(), "session_id", fmt.Sprintf("0x%x", uint64(inc.SessionID())))
 	for _, p := range l.parts {
 		p.outdated = false
@@ -243,7 +258,7 @@ func (l *loop) onDistrust(inc *session.Incarnation, cause error) {
 // say tells the observer what is not about a partition, after what was said before.
 func (l *loop) say(e Event) {
 	e.Partition = -1
-	l.tell.putKind(e.Kind, func() { l.observe(e) })
+	l.o.users.observeMerged(e)
 }
 
 func (l *loop) version() uint64 {

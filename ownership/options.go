@@ -77,15 +77,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.RebalanceTimeout = cmp.Or(o.RebalanceTimeout, defaultRebalanceTimeout)
 	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
-	if o.Accept == nil {
-		o.Accept = func(kiel.Partition) error { return nil }
-	}
-	if o.Observer == nil {
-		o.Observer = func(Event) {}
-	}
-	if o.OnError == nil {
-		o.OnError = func(error) {}
-	}
 	o.Logger = defaultlog.Or(o.Logger)
 	return o, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -39,7 +40,7 @@ type Owner struct {
 	metrics *metrics
 	shown   *promreg.Set
 	log     *slog.Logger
-	paths   paths
+	paths   claims.Paths
 	id      string // of this value, in the data of its claims
 
 	troubles *errlog.Log
@@ -49,8 +50,7 @@ type Owner struct {
 	leaving  atomic.Bool
 
 	board   *board
-	tell    *mailbox // calls Observer
-	errors  *mailbox // calls OnError
+	users   *callbacks
 	started atomic.Bool
 	leave   chan struct{} // closed by Stop
 	once    sync.Once     // closes leave
@@ -81,7 +81,7 @@ func newOwner(src source, h Handler, opts Options) (*Owner, error) {
 	}
 	m.info.WithLabelValues(src.Name(), version()).Set(0)
 	log := opts.Logger.With("component", "ownership", "group", src.Group(), "member", src.Name())
-	return &Owner{
+	o := &Owner{
 		source:   src,
 		session:  src.Session(),
 		handler:  h,
@@ -90,14 +90,14 @@ func newOwner(src source, h Handler, opts Options) (*Owner, error) {
 		shown:    shown,
 		log:      log,
 		troubles: errlog.New(log),
-		paths:    newPaths(src.GroupPath()),
+		paths:    claims.NewPaths(src.GroupPath()),
 		id:       rand.Text(),
 		board:    newBoard(m),
-		tell:     newMailbox(0, nil),
-		errors:   newMailbox(maxErrors, m.errorsDropped),
 		leave:    make(chan struct{}),
 		done:     make(chan struct{}),
-	}, nil
+	}
+	o.users = newCallbacks(o)
+	return o, nil
 }
 
 // Allocator returns the allocator, for its snapshots and its set. Nil when the

@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/ownership/internal/claims"
+	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -30,7 +32,6 @@ const (
 	looking         // queued or sent
 	releasing       // queued or sent
 	waiting         // for another's claim to go
-	verifying       // the claim's znodes are read and watched for the first time
 	announcing      // the observer is told of Claimed
 	closing         // the observer is told of Released or Lost, before the release
 )
@@ -46,7 +47,8 @@ type part struct {
 	level slog.Level
 
 	held     held
-	znode    finding // what is known of the claim while it is ours
+	znode    claims.Finding       // what is known of the claim while it is ours
+	foundIn  *session.Incarnation // in which that was found
 	busy     busy
 	stop     context.CancelFunc // ends waiting
 	outdated bool               // the claim was not sent, because a newer plan or the end of trust is on its way
@@ -67,7 +69,7 @@ type part struct {
 	strange      int64                   // the czxid of what was waited for last
 	strangeSince time.Time               // since when its session is known to be no member's; zero while it may be one's
 
-	claim    *Claim // stands, verified or about to be; nil when none, or lost, or being released
+	claim    *Claim // stands; nil when none, or lost, or being released
 	opened   bool   // Claimed was told of it
 	telling  bool   // Claimed of it, or of one that is lost, waits for the observer; meanwhile no other is opened
 	openedAt time.Time
@@ -147,10 +149,13 @@ func (l *loop) advance(p *part) {
 		// Its claim is lost; it has its time to return.
 	case p.held == heldUnsure && !p.paused:
 		l.looks.add(p, looking)
-	case p.held == heldOurs && (p.running || p.znode.foreign || l.unwanted(p)):
+	case p.held == heldOurs && (p.running || p.znode.Foreign || l.unwanted(p)):
 		if !p.paused {
 			l.releases.add(p, releasing)
 		}
+	case p.held == heldOurs && l.mayTake(p) && p.foundIn != l.inc: // somebody may have changed it meanwhile
+		p.held = heldUnsure
+		l.advance(p)
 	case p.held == heldOurs && l.mayTake(p):
 		if !p.telling {
 			l.open(p)

@@ -6,18 +6,25 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/ownership/internal/claims"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // followPlans gives the loop each plan, with what can't be claimed of it.
 func (l *loop) followPlans(ctx context.Context) {
 	for p := range l.o.source.follow(ctx) {
-		refused := map[kiel.Partition]error{}
+		refused := make(map[kiel.Partition]error)
+		named := make([]kiel.Partition, 0, len(p.mine))
 		for _, id := range p.mine {
-			if err := l.o.paths.check(id); err != nil {
+			if err := l.checkName(id); err != nil {
 				refused[id] = err
-			} else if err := l.accept(id); err != nil {
-				refused[id] = fmt.Errorf("%w: %s: %w", ErrUnclaimed, id, err)
+			} else {
+				named = append(named, id)
 			}
+		}
+		for id, err := range l.o.users.accept(named) {
+			refused[id] = fmt.Errorf("%w: %s: %w", ErrUnclaimed, id, err)
 		}
 		l.post(func() {
 			l.plan, l.refused = p, refused
@@ -77,7 +84,7 @@ func (l *loop) reportRefused() {
 		if err == nil {
 			continue
 		}
-		if l.o.paths.check(id) != nil {
+		if l.checkName(id) != nil {
 			names++
 		} else {
 			others++
@@ -95,4 +102,33 @@ func (l *loop) reportRefused() {
 	}
 	l.o.metrics.unclaimed.WithLabelValues(reasonName).Set(float64(names))
 	l.o.metrics.unclaimed.WithLabelValues(reasonRefused).Set(float64(others))
+}
+
+// checkName returns why a partition can't be claimed because of its name.
+func (l *loop) checkName(id kiel.Partition) error {
+	if err := l.o.paths.Check(id); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnclaimed, err)
+	}
+	return nil
+}
+
+// records returns the data of the claims of partitions that the newest plan gives to this member, if it was made under the same
+// incarnation.
+func (o *Owner) records(inc *session.Incarnation, origins map[kiel.Partition]origin) claims.Data {
+	return func(ids []kiel.Partition) (wanted []kiel.Partition, records []claims.Record) {
+		p := o.source.current()
+		if p == nil || p.inc != inc {
+			return nil, nil
+		}
+		for _, id := range ids {
+			if name, ok := p.owner(id); ok && name == o.source.Name() {
+				from := origins[id]
+				wanted = append(wanted, id)
+				records = append(records, claims.Record{
+					Owner: name, Version: p.version, ID: o.id, Previous: status.Cut(from.previous), Reason: from.reason,
+				})
+			}
+		}
+		return wanted, records
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -19,33 +20,31 @@ func (l *loop) flush() {
 	}
 }
 
-// ready says whether there is a batch for a worker: whatever there is when none is
-// at work, else a full one. Meanwhile the next batch grows.
+// ready says whether there is something for a worker: whatever there is when none is
+// at work, else as much as a multi has. Meanwhile the next batch grows.
 func (q *queue) ready() bool {
-	return len(q.parts) > 0 && q.workers == 0 || len(q.parts) >= batchSize && q.workers < workers
+	return len(q.parts) > 0 && q.workers == 0 || len(q.parts) >= claims.BatchSize && q.workers < workers
 }
 
-// take takes the next batch out, of those parts of which still is true. The others are stepped.
+// take takes out the parts of which still is true. The others are stepped.
 func (l *loop) take(q *queue, still func(*part) bool) []*part {
 	if !q.ready() {
 		return nil
 	}
-	var batch []*part
-	for len(q.parts) > 0 && len(batch) < batchSize {
-		p := q.parts[0]
-		q.parts[0] = nil
-		q.parts = q.parts[1:]
-		if still(p) {
-			batch = append(batch, p)
-		} else {
-			p.busy = idle
-			l.step(p)
+	var taken []*part
+	for len(q.parts) > 0 { // a step may add some
+		parts := q.parts
+		q.parts = nil
+		for _, p := range parts {
+			if still(p) {
+				taken = append(taken, p)
+			} else {
+				p.busy = idle
+				l.step(p)
+			}
 		}
 	}
-	if len(q.parts) == 0 {
-		q.parts = nil
-	}
-	return batch
+	return taken
 }
 
 func ids(parts []*part) []kiel.Partition {
@@ -56,27 +55,39 @@ func ids(parts []*part) []kiel.Partition {
 	return ids
 }
 
-// request has a worker do work for parts, and hands each finding to on.
-func (l *loop) request(q *queue, inc *session.Incarnation, parts []*part, work func() []finding, on func(*part, finding)) {
+// request has a worker do work for parts, and hands each finding to on, as work finds it.
+func (l *loop) request(q *queue, inc *session.Incarnation, parts []*part, work func(found func(...claims.Finding)), on func(*part, claims.Finding)) {
+	asked := make(map[kiel.Partition]*part, len(parts))
+	for _, p := range parts {
+		asked[p.id] = p
+	}
+	answered := func(f claims.Finding) {
+		p := asked[f.ID]
+		delete(asked, f.ID)
+		p.busy = idle
+		// What was found in a session that is over says nothing about this one.
+		if l.zk != nil && l.zk.SessionID() == inc.SessionID() {
+			on(p, f)
+		}
+		l.step(p)
+	}
 	q.workers++
 	l.wg.Go(func() {
-		found := make(map[kiel.Partition]finding, len(parts))
-		for _, f := range work() {
-			found[f.id] = f
-		}
-		l.post(func() {
-			q.workers--
-			for _, p := range parts {
-				p.busy = idle
-				// What was found in a session that is over says nothing about this one.
-				if l.zk != nil && l.zk.SessionID() == inc.SessionID() {
-					on(p, found[p.id])
+		work(func(found ...claims.Finding) {
+			l.post(func() {
+				for _, f := range found {
+					answered(f)
 				}
-				l.step(p)
-			}
-			l.reportRoom()
+				l.reportRoom()
+			})
 		})
+		l.post(func() { q.workers-- })
 	})
+}
+
+// own notes a claim of ours, found in an incarnation.
+func (p *part) own(f claims.Finding, inc *session.Incarnation) {
+	p.held, p.znode, p.foundIn = heldOurs, f, inc
 }
 
 func (l *loop) sendClaims() {
@@ -91,33 +102,33 @@ func (l *loop) sendClaims() {
 		p.origin = l.origin(p)
 		origins[p.id] = p.origin
 	}
-	l.request(&l.claims, inc, parts, func() []finding {
-		return l.keeper.claim(l.io, inc, ids(parts), origins)
-	}, func(p *part, f finding) {
-		switch f.fate {
-		case fateOurs:
+	l.request(&l.claims, inc, parts, func(found func(...claims.Finding)) {
+		l.wire.Claim(l.io, inc, ids(parts), l.o.records(inc, origins), found)
+	}, func(p *part, f claims.Finding) {
+		switch f.Fate {
+		case claims.Ours:
 			l.o.metrics.claims.WithLabelValues(resultOK).Inc()
-			p.held, p.znode = heldOurs, f
+			p.own(f, inc)
 			l.recovered(troubleClaim, p.id.String())
-		case fateGone:
+		case claims.Gone:
 			p.held = heldNot
-		case fateTaken:
+		case claims.Taken:
 			l.recovered(troubleClaim, p.id.String())
 			l.wait(p)
-		case fateUnsure:
+		case claims.Unsure:
 			l.o.metrics.claims.WithLabelValues(resultTimeout).Inc()
-			l.warn(troubleUnsure, p.id.String(), fmt.Errorf("ownership: claim without an answer: %w", f.err))
+			l.warn(troubleUnsure, p.id.String(), fmt.Errorf("ownership: claim without an answer: %w", f.Err))
 			p.held = heldUnsure
-		case fateUnsent:
+		case claims.Unsent:
 			// The loop is about to hear why, or has already.
 			p.outdated = l.plan == plan && l.inc == inc
-		case fateNoRoom:
+		case claims.NoRoom:
 			l.setRoom(p, false)
-		case fateForbidden:
+		case claims.Forbidden:
 			l.o.metrics.claims.WithLabelValues(resultError).Inc()
 			l.o.metrics.claimFailed.Inc()
-			l.failedPart(troubleClaim, p.id, f.err)
-			l.pause(p, f.err)
+			l.failedPart(troubleClaim, p.id, f.Err)
+			l.pause(p, f.Err)
 		}
 	})
 }
@@ -167,7 +178,8 @@ func (l *loop) wait(p *part) {
 		}
 	})
 	l.wg.Go(func() {
-		f := l.keeper.await(ctx, inc, p.id, func(s standing) {
+		f := l.wire.Await(ctx, inc, p.id, func(data []byte, stat session.Stat) {
+			s := standingOf(data, stat)
 			l.o.metrics.claims.WithLabelValues(resultConflict).Inc()
 			l.o.log.Debug("partition is held by another", "partition", p.id.String(), "holder", s.holder, "persistent", s.persistent, "session_id", fmt.Sprintf("0x%x", uint64(s.session)))
 			l.post(func() { l.onStanding(p, s) })
@@ -181,12 +193,12 @@ func (l *loop) wait(p *part) {
 			l.setBlocked(p, "")
 			l.recovered(troubleHeld, p.id.String())
 			if l.zk != nil && l.zk.SessionID() == inc.SessionID() {
-				switch f.fate {
-				case fateUnsure:
+				switch f.Fate {
+				case claims.Unsure:
 					p.held = heldUnsure
-				case fateForbidden:
-					l.failedPart(troubleClaim, p.id, f.err)
-					l.pause(p, f.err)
+				case claims.Forbidden:
+					l.failedPart(troubleClaim, p.id, f.Err)
+					l.pause(p, f.Err)
 				default:
 				}
 			}
@@ -208,24 +220,24 @@ func (l *loop) sendLooks() {
 		return
 	}
 	inc := l.zk
-	l.request(&l.looks, inc, parts, func() []finding {
-		return l.keeper.look(l.io, inc, ids(parts))
-	}, func(p *part, f finding) {
-		if f.fate == fateOurs || f.fate == fateTaken || f.fate == fateGone {
+	l.request(&l.looks, inc, parts, func(found func(...claims.Finding)) {
+		found(l.wire.Look(l.io, inc, ids(parts))...)
+	}, func(p *part, f claims.Finding) {
+		if f.Fate != claims.Unsure {
 			l.recovered(troubleUnsure, p.id.String())
 		}
-		switch f.fate {
-		case fateOurs:
-			p.held, p.znode = heldOurs, f
-		case fateTaken:
+		switch f.Fate {
+		case claims.Ours:
+			p.own(f, inc)
+		case claims.Taken:
 			p.held = heldNot
 			l.sent[p.id] = false // while another's claim stands, ours does not
 			l.wait(p)
-		case fateGone:
+		case claims.Gone:
 			p.held = heldNot
 		default:
-			l.warn(troubleUnsure, p.id.String(), f.err)
-			l.pause(p, f.err)
+			l.warn(troubleUnsure, p.id.String(), f.Err)
+			l.pause(p, f.Err)
 		}
 	})
 }
@@ -239,42 +251,42 @@ func (l *loop) sendReleases() {
 		return
 	}
 	parts := l.take(&l.releases, func(p *part) bool {
-		return p.held == heldOurs && (p.running || p.znode.foreign || l.unwanted(p))
+		return p.held == heldOurs && (p.running || p.znode.Foreign || l.unwanted(p))
 	})
 	if len(parts) == 0 {
 		return
 	}
 	inc := l.zk
-	claims := make([]finding, len(parts))
+	znodes := make([]claims.Finding, len(parts))
 	for i, p := range parts {
-		claims[i] = p.znode
+		znodes[i] = p.znode
 	}
-	l.request(&l.releases, inc, parts, func() []finding {
-		return l.keeper.release(l.io, inc, claims)
-	}, func(p *part, f finding) {
-		switch f.fate {
-		case fateGone:
+	l.request(&l.releases, inc, parts, func(found func(...claims.Finding)) {
+		l.wire.Release(l.io, inc, znodes, found)
+	}, func(p *part, f claims.Finding) {
+		switch f.Fate {
+		case claims.Gone:
 			p.held, p.failures, p.badSince = heldNot, 0, time.Time{}
 			l.recovered(troubleRelease, p.id.String())
-			l.o.log.Log(l.base, p.level, "released", "partition", p.id.String(), "token", p.znode.token, "drained", p.drained)
+			l.o.log.Log(l.base, p.level, "released", "partition", p.id.String(), "token", p.znode.Token, "drained", p.drained)
 			p.drained = 0
 			l.freed = true
-		case fateForbidden:
+		case claims.Forbidden:
 			l.o.metrics.revokeFailed.Inc()
-			l.failedPart(troubleRelease, p.id, f.err)
-			l.pause(p, f.err)
+			l.failedPart(troubleRelease, p.id, f.Err)
+			l.pause(p, f.Err)
 			if p.badSince.IsZero() {
 				p.badSince = time.Now()
 			}
 			if time.Since(p.badSince) > inc.Timeout() {
 				// Nobody shall wait for ever.
-				l.o.session.GiveUp(fmt.Errorf("%w: %w", ErrStuck, f.err))
+				l.o.session.GiveUp(fmt.Errorf("%w: %w", ErrStuck, f.Err))
 			}
 		default:
 			p.held = heldUnsure
-			l.warn(troubleUnsure, p.id.String(), fmt.Errorf("ownership: release without a clear answer: %w", f.err))
+			l.warn(troubleUnsure, p.id.String(), fmt.Errorf("ownership: release without a clear answer: %w", f.Err))
 			if p.failures++; p.failures > 2 {
-				l.pause(p, f.err)
+				l.pause(p, f.Err)
 			}
 		}
 	})
@@ -288,7 +300,7 @@ func (l *loop) scheduleSweep(inc *session.Incarnation) {
 		}
 		began := time.Now()
 		l.wg.Go(func() {
-			names, err := l.keeper.list(l.io, inc)
+			names, anew, err := l.wire.List(l.io, inc)
 			l.post(func() {
 				switch {
 				case l.inc != inc || !inc.Trusted() || errors.Is(err, session.ErrSessionExpired):
@@ -299,6 +311,9 @@ func (l *loop) scheduleSweep(inc *session.Incarnation) {
 					l.recovered(troubleSweep, "")
 					l.revisit()
 					l.sweep(names, began)
+					if anew {
+						l.checkSome()
+					}
 					l.countUnowned(names, began)
 				}
 				if l.inc == inc {
@@ -314,9 +329,9 @@ func (l *loop) scheduleSweep(inc *session.Incarnation) {
 var errUnlisted = errors.New("the claim is not among the group's")
 
 // sweep compares the claims that stand with what we think we hold.
-func (l *loop) sweep(names claimNames, began time.Time) {
+func (l *loop) sweep(names claims.Names, began time.Time) {
 	for _, p := range l.parts {
-		if p.busy != idle || names.has(p.id) {
+		if p.busy != idle || names.Has(p.id) {
 			continue
 		}
 		switch {
@@ -332,7 +347,7 @@ func (l *loop) sweep(names claimNames, began time.Time) {
 		switch {
 		case !open:
 		case p != nil && (p.busy != idle || p.held != heldNot):
-		case names.has(id):
+		case names.Has(id):
 			l.doubt(id) // another's, which is looked at once, or ours without our knowing
 		default:
 			l.sent[id] = false

@@ -95,3 +95,99 @@ func (w *world) requests(paths ...string) (take func() []zktest.Op) {
 		return taken
 	}
 }
+
+// all counts all requests but proofs of life, which are multis of one check, and pings.
+func (w *world) all() (take func() map[zktest.Op]int) {
+	var mu sync.Mutex
+	ops := make(map[zktest.Op]int)
+	w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+		mu.Lock()
+		defer mu.Unlock()
+		proof := r.Op == zktest.OpMulti && len(r.Ops) == 1 && r.Ops[0].Op == zktest.OpCheck
+		if r.Op != zktest.OpPing && !proof {
+			ops[r.Op]++
+		}
+		return zktest.Action{}
+	})
+	return func() map[zktest.Op]int {
+		mu.Lock()
+		defer mu.Unlock()
+		taken := ops
+		ops = make(map[zktest.Op]int)
+		return taken
+	}
+}
+
+// A member claims a thousand partitions with as few requests as go into packets, watches them with some, and asks for nothing but the
+// sweep's two reads in a session timeout while nothing changes. Its connection may be lost meanwhile.
+func TestThousandClaimsCostFewRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		const n = 1000
+		a := w.owning("a", items(1), memberOptions{})
+		time.Sleep(timeout + time.Second)
+		take := w.all()
+		w.assign(map[string]string{"a": items(n)})
+		a.owns(5*time.Second, items(n))
+		time.Sleep(time.Second)
+		got := take()
+		t.Attr("requests_for_1000_claims", fmt.Sprint(got))
+		if reads := got[zktest.OpExists] + got[zktest.OpGetData] + got[zktest.OpGetChildren2] + got[zktest.OpSync]; got[zktest.OpMulti] > 2*n/100 || got[zktest.OpSetWatches] > n/100+1 || reads > 4 {
+			t.Errorf("for %d claims %v", n, got)
+		}
+		time.Sleep(2 * timeout) // a sweep has read some claims, since the names have changed
+		take()
+		time.Sleep(10 * timeout)
+		got = take()
+		t.Attr("requests_in_calm", fmt.Sprint(got))
+		if got[zktest.OpSync] > 10 || got[zktest.OpExists] > 10 || len(got) > 2 {
+			t.Errorf("in ten session timeouts of calm %v", got)
+		}
+		a.client.Cut()
+		time.Sleep(time.Second)
+		got = take()
+		t.Attr("requests_after_a_lost_connection", fmt.Sprint(got))
+		if got[zktest.OpSetWatches] == 0 || got[zktest.OpSetWatches] > n/100+1 || got[zktest.OpExists] > 1 || got[zktest.OpGetData] > 0 {
+			t.Errorf("after a lost connection %v", got)
+		}
+		before := a.token("t:7")
+		if err := w.srv.Delete(owners + "/t:7"); err != nil {
+			t.Fatal(err)
+		}
+		w.within(time.Second, "claimed again", func() bool { return a.token("t:7") > before })
+	})
+}
+
+// When the names of the claims have changed, a member reads some of its own, in turn: a name does not say whose the claim is.
+func TestClaimsAreReadInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.owning("a", items(40), memberOptions{})
+		time.Sleep(timeout + time.Second)
+		var mu sync.Mutex
+		read := make(map[string]bool)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Op == zktest.OpExists {
+				read[r.Path] = true
+			}
+			return zktest.Action{}
+		})
+		for i := range 3 {
+			if err := w.srv.Create(fmt.Sprintf("%s/other:%d", owners, i), nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(timeout)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range 40 {
+			if item := fmt.Sprintf("/t:%d", i); !read[owners+item] || !read[epochs+item] {
+				t.Errorf("the znodes of %s were not read", item)
+			}
+		}
+	})
+}

@@ -27,7 +27,7 @@ const (
 // failed reports an error: in the log, unless it had many of the kind lately, and to OnError.
 func (l *loop) failed(kind, about string, err error) {
 	l.o.troubles.Failed(kind, about, err)
-	l.report(err)
+	l.o.users.report(err)
 }
 
 // failedPart is failed for an error of one partition.

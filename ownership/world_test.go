@@ -114,6 +114,8 @@ type memberOptions struct {
 	handler ownership.Handler   // nil waits for its context, then drains
 	drain   time.Duration
 	clock   clocks.Clock // nil is the machine's
+
+	unobserved bool // has no Observer, so the journal knows nothing of it
 }
 
 func (w *world) join(name string, opts memberOptions) *member {
@@ -157,6 +159,9 @@ func (w *world) join(name string, opts memberOptions) *member {
 		if observer != nil {
 			observer(e)
 		}
+	}
+	if opts.unobserved {
+		opts.Observer = nil
 	}
 	onError := opts.OnError
 	opts.OnError = func(err error) {

@@ -189,10 +189,13 @@ func TestDataWatchesAddedWithoutConnection(t *testing.T) {
 				m := w.start("a", nil)
 				inc := m.incarnation()
 				since := w.make(inc, "/a", "/b", "/c")
+				w.set("/a")
+				if _, _, err := inc.Get(t.Context(), "/b"); err != nil { // an answer that is newer than the change
+					t.Fatal(err)
+				}
 				prepare(w, m)
 				d := inc.DataWatches()
 				d.Add(since, "/a", "/b", "/c")
-				w.set("/a")
 				time.Sleep(time.Second / 2)
 				w.net.Heal()
 				time.Sleep(2 * time.Second)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Queue makes calls one at a time, in the order in which Put and PutNewest added them. These do not wait for the calls. A
+// Queue makes calls one at a time, in the order in which Put, PutNewest and PutMerged added them. These do not wait for the calls. A
 // goroutine exists only while there is something to call.
 type Queue struct {
 	Guard Guard
@@ -16,7 +16,9 @@ type Queue struct {
 	// Done is called after each call, before the next begins. failure says why the call did not return; it is nil if the call
 	// returned.
 	Done func(what Callback, failure error)
-	Most int // how many calls of Put may wait; when there are more, the oldest are dropped
+	Most int // how many calls of Put may wait; when there are more, the oldest are dropped; 0 for any number
+	// Dropped is called for each call that is dropped so, while others wait to add one; nil for nothing.
+	Dropped func()
 
 	mu    sync.Mutex
 	waits []waiting
@@ -30,16 +32,28 @@ type Queue struct {
 type waiting struct {
 	Callback
 
-	f      func()
-	newest bool // PutNewest has added it
+	f     func()
+	added addition
 }
+
+// addition is how a call was added.
+type addition int
+
+const (
+	byPut addition = iota
+	byNewest
+	byMerged
+)
 
 // Put adds a call of f, after all calls that wait.
 func (q *Queue) Put(what Callback, f func()) {
 	q.put(waiting{Callback: what, f: f}, func() {
-		if q.puts++; q.puts > q.Most {
-			q.remove(slices.IndexFunc(q.waits, func(w waiting) bool { return !w.newest }))
+		if q.puts++; q.Most > 0 && q.puts > q.Most {
+			q.remove(slices.IndexFunc(q.waits, func(w waiting) bool { return w.added == byPut }))
 			q.puts--
+			if q.Dropped != nil {
+				q.Dropped()
+			}
 		}
 	})
 }
@@ -48,11 +62,28 @@ func (q *Queue) Put(what Callback, f func()) {
 // kind do not move it behind the calls that Put has added meanwhile. If no call of the kind waits, PutNewest adds f after all
 // calls that wait.
 func (q *Queue) PutNewest(what Callback, f func()) {
-	q.put(waiting{Callback: what, f: f, newest: true}, func() {
+	q.put(waiting{Callback: what, f: f, added: byNewest}, func() {
 		last := len(q.waits) - 1
-		if i := slices.IndexFunc(q.waits, func(w waiting) bool { return w.newest && w.Kind == what.Kind }); i < last {
+		if i := slices.IndexFunc(q.waits, func(w waiting) bool { return w.added == byNewest && w.Kind == what.Kind }); i < last {
 			q.waits[i] = q.waits[last]
 			q.remove(last)
+		}
+	})
+}
+
+// PutMerged adds a call of f, after all calls that wait. If a call that PutMerged has added waits for the same kind and about the same
+// thing, and none of Put waits behind that one, only one of the two is made: the older one if oldest is true, else the newer one.
+func (q *Queue) PutMerged(what Callback, oldest bool, f func()) {
+	q.put(waiting{Callback: what, f: f, added: byMerged}, func() {
+		last := len(q.waits) - 1
+		for i := last - 1; i >= 0 && q.waits[i].added != byPut; i-- {
+			if w := q.waits[i]; w.added == byMerged && w.Kind == what.Kind && w.About == what.About {
+				if oldest {
+					i = last
+				}
+				q.remove(i)
+				return
+			}
 		}
 	})
 }
@@ -137,8 +168,15 @@ func (q *Queue) take() (waiting, bool) {
 	}
 	w := q.waits[0]
 	q.waits[0], q.waits = waiting{}, q.waits[1:]
-	if !w.newest {
+	if w.added == byPut {
 		q.puts--
 	}
 	return w, true
+}
+
+// Waiting returns how many calls wait.
+func (q *Queue) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waits)
 }

@@ -101,6 +101,46 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
+// Of merged calls of a kind one is made, the oldest or the newest, unless another call was put in between.
+func TestQueueMerges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal()
+		merged := func(kind, about string, oldest bool, n int) {
+			j.PutMerged(usercall.Callback{Kind: kind, About: about}, oldest, func() { j.note(fmt.Sprint(about, n)) })
+		}
+		j.say("slow")
+		synctest.Wait()
+		for n := range 3 {
+			merged("e", "new", false, n)
+			merged("e", "old", true, n)
+		}
+		j.say("between")
+		merged("e", "old", true, 3)
+		merged("e", "new", false, 3)
+		merged("f", "new", false, 4)
+		j.ends(t, "slow", "old0", "new2", "between", "old3", "new3", "new4")
+	})
+}
+
+// A queue without a bound drops nothing; one with a bound says what it drops.
+func TestQueueSaysWhatItDrops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for most, want := range map[int]int{0: 0, 3: 7} {
+			j, dropped := newJournal(), 0
+			j.Most, j.Dropped = most, func() { dropped++ }
+			j.say("slow")
+			synctest.Wait()
+			for range 10 {
+				j.say("a")
+			}
+			<-j.Close()
+			if dropped != want || len(j.notes) != 11-want {
+				t.Errorf("with a bound of %d, %d are dropped and %d called", most, dropped, len(j.notes))
+			}
+		}
+	})
+}
+
 // A call that panics or ends its goroutine is reported before the next one, and the calls go on.
 func TestQueueGoesOnAfterFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,8 @@
 //	5   a connect reply is lost                   session-connect-margin                  overlap         TestLostConnectReply, TestLostConnectReplyOnRealServers
 //	6   a version is no identity                  users' stores: check and compare        overwritten     TestVersionIsNoIdentity, S
 //	    the epoch of a claim changes              ownership-epoch-verified                stalled         TestClaimWhoseEpochChanged, S
+//	    a claim is removed before its watch       ownership-claims-watched                stalled         TestClaimRemovedUnwatched
+//	    … or without a connection                 session-datawatches-reconnect           stalled         the same
 //	7   same name, new record                     party-by-czxid                          diverged        TestSameNameNewRecord
 //	10  a handler that ignores revocation         ownership-overtime-one-claim            claims dropped  TestHandlerThatIgnoresRevocation
 //	    … and keeps its claim                     ownership-overtime-loses                unowned         the same

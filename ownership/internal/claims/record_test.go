@@ -1,4 +1,4 @@
-package ownership
+package claims_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -19,26 +20,26 @@ type firstRecord struct {
 // Members of the first version read what newer ones write, and the other way round.
 func TestRecordOfOtherVersions(t *testing.T) {
 	long := strings.Repeat("n", status.MaxName)
-	newer := record{
+	newer := claims.Record{
 		Owner: "a", Version: 7, ID: "x", Previous: "b",
 		Reason: status.NewReason(status.MemberGone, long, "<&>", "c", "d", "e", "f"),
 	}
 	var read firstRecord
-	if err := json.Unmarshal(newer.encode(), &read); err != nil || read != (firstRecord{"a", 7, "x"}) {
+	if err := json.Unmarshal(newer.Encode(), &read); err != nil || read != (firstRecord{"a", 7, "x"}) {
 		t.Errorf("an older member reads %+v, error %v", read, err)
 	}
-	if got, err := decode(newer.encode()); err != nil || !reflect.DeepEqual(got, newer) {
+	if got, err := claims.Decode(newer.Encode()); err != nil || !reflect.DeepEqual(got, newer) {
 		t.Errorf("read %+v, error %v, written %+v", got, err, newer)
 	}
 	older, err := json.Marshal(firstRecord{"a", 7, "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := record{Owner: "a", Version: 7, ID: "x", Reason: status.NewReason(status.Unknown)}
-	if got, err := decode(older); err != nil || !reflect.DeepEqual(got, want) {
+	want := claims.Record{Owner: "a", Version: 7, ID: "x", Reason: status.NewReason(status.Unknown)}
+	if got, err := claims.Decode(older); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("of an older member %+v, error %v", got, err)
 	}
-	if got := (record{Owner: "a", Version: 7, ID: "x"}).encode(); string(got) != string(older) {
+	if got := (claims.Record{Owner: "a", Version: 7, ID: "x"}).Encode(); string(got) != string(older) {
 		t.Errorf("without a reason %s, of an older member %s", got, older)
 	}
 }
@@ -64,7 +65,7 @@ func TestDecode(t *testing.T) {
 		`null`:    {},
 		`another`: {},
 	} {
-		got, err := decode([]byte(data))
+		got, err := claims.Decode([]byte(data))
 		if want.reason == "" {
 			if err == nil {
 				t.Errorf("%.100s: read as %+v", data, got)
@@ -79,10 +80,10 @@ func TestDecode(t *testing.T) {
 
 // Whatever stands in a znode, what is read of it is valid, and small when it is written again.
 func FuzzDecode(f *testing.F) {
-	f.Add(record{Owner: "a", Version: 7, ID: "x", Previous: "b", Reason: status.NewReason(status.MemberGone, "c")}.encode())
+	f.Add(claims.Record{Owner: "a", Version: 7, ID: "x", Previous: "b", Reason: status.NewReason(status.MemberGone, "c")}.Encode())
 	f.Add([]byte(`{"owner":"a","reason":{"code":"x","names":["\ud800"],"more":-1},"previous":"\u0000"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := decode(data)
+		r, err := claims.Decode(data)
 		if err != nil {
 			return
 		}
@@ -92,7 +93,7 @@ func FuzzDecode(f *testing.F) {
 		if len(r.Owner) > 1000 {
 			return // nobody writes it again
 		}
-		if again, err := decode(r.encode()); err != nil || again.Owner != r.Owner || again.Reason.String() != r.Reason.String() || again.Previous != r.Previous {
+		if again, err := claims.Decode(r.Encode()); err != nil || again.Owner != r.Owner || again.Reason.String() != r.Reason.String() || again.Previous != r.Previous {
 			t.Errorf("%+v is read again as %+v: %v", r, again, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package ownership
+package claims_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -31,22 +32,22 @@ func TestListOfAnotherHistory(t *testing.T) {
 		ses, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Dial: nw.Client("a").Dial})
 		must(err)
 		recipetest.Run(t, ses)
-		k := newKeeper(&Owner{paths: paths{owners: owners}})
-		want := func(names ...string) *session.Incarnation {
+		w := claims.New(claims.Paths{Owners: owners}, "")
+		want := func(anew bool, names ...string) *session.Incarnation {
 			inc, err := ses.Incarnation(t.Context())
 			must(err)
-			if got, err := k.list(t.Context(), inc); err != nil || !slices.Equal(got, names) {
-				t.Errorf("listed %q, %v, want %q", got, err, names)
+			if got, listed, err := w.List(t.Context(), inc); err != nil || !slices.Equal(got, names) || listed != anew {
+				t.Errorf("listed %q, anew: %t, %v; want %q", got, listed, err, names)
 			}
 			return inc
 		}
-		want("t:0")
-		inc := want("t:0")
+		want(true, "t:0")
+		inc := want(false, "t:0")
 		srv.Down()
 		l, err := nw.Listen(address)
 		must(err)
 		go func() { _ = other.Serve(l) }()
 		<-inc.Context().Done()
-		want("t:1")
+		want(true, "t:1")
 	})
 }

@@ -1,4 +1,4 @@
-package ownership
+package claims
 
 import (
 	"encoding/json"
@@ -11,9 +11,8 @@ import (
 // maxRecord is how many bytes a record may have that is read. Those of members have less than half.
 const maxRecord = 8 << 10
 
-// record is the data of a claim's owner znode, and of its epoch znode, where it
-// says who claimed last.
-type record struct {
+// Record is the data of a claim's owner znode, and of its epoch znode, where it says who claimed last.
+type Record struct {
 	Owner    string        `json:"owner"`              // member's name
 	Version  uint64        `json:"version"`            // of the snapshot that it acts on
 	ID       string        `json:"id"`                 // of the Owner value: two in one session are told apart
@@ -21,7 +20,8 @@ type record struct {
 	Reason   status.Reason `json:"reason,omitzero"`    // why the partition came to the member
 }
 
-func (r record) encode() []byte {
+// Encode returns the data as they are written.
+func (r Record) Encode() []byte {
 	data, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // strings and numbers can always be written
@@ -31,23 +31,23 @@ func (r record) encode() []byte {
 
 var errNoOwner = errors.New("it names no owner")
 
-// decode reads the data of a claim's znode. A reason that is missing or not valid is
-// status.Unknown: members of earlier versions write none.
-func decode(data []byte) (record, error) {
+// Decode reads the data of a claim's znode. A reason that is missing or not valid is status.Unknown: members of earlier versions
+// write none.
+func Decode(data []byte) (Record, error) {
 	if len(data) > maxRecord {
-		return record{}, fmt.Errorf("it has %d bytes, at most %d", len(data), maxRecord)
+		return Record{}, fmt.Errorf("it has %d bytes, at most %d", len(data), maxRecord)
 	}
 	var read struct {
-		record
-		Reason json.RawMessage `json:"reason"` // hides record's
+		Record
+		Reason json.RawMessage `json:"reason"` // hides Record's
 	}
 	if err := json.Unmarshal(data, &read); err != nil {
-		return record{}, err
+		return Record{}, err
 	}
 	if read.Owner == "" {
-		return record{}, errNoOwner
+		return Record{}, errNoOwner
 	}
-	r := read.record
+	r := read.Record
 	r.Previous = status.Cut(r.Previous)
 	if json.Unmarshal(read.Reason, &r.Reason) != nil || r.Reason.IsZero() || r.Reason.Check() != nil {
 		r.Reason = status.NewReason(status.Unknown)

@@ -1,0 +1,146 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/session"
+)
+
+// Readers is how many reads of one look are under way at a time.
+const Readers = 16
+
+// each calls f for each item, some at a time, and returns what it has returned.
+func each[T any](items []T, f func(T) Finding) []Finding {
+	out := make([]Finding, len(items))
+	var wg sync.WaitGroup
+	for first := range min(Readers, len(items)) {
+		wg.Go(func() {
+			for i := first; i < len(items); i += Readers {
+				out[i] = f(items[i])
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// Look reads, after a Sync, whose the claims of ids are: Ours, Gone, Taken, or Unsure with an error.
+func (w *Wire) Look(ctx context.Context, inc *session.Incarnation, ids []kiel.Partition) []Finding {
+	err := inc.Sync(ctx, w.paths.Owners)
+	return each(ids, func(id kiel.Partition) Finding {
+		if err != nil {
+			return unread(id, fmt.Errorf("ownership: sync %s: %w", w.paths.Owners, err))
+		}
+		return w.lookAt(ctx, inc, id)
+	})
+}
+
+func (w *Wire) lookAt(ctx context.Context, inc *session.Incarnation, id kiel.Partition) Finding {
+	data, owner, err := inc.Get(ctx, w.paths.Owner(id))
+	switch {
+	case errors.Is(err, session.ErrNoNode):
+		return Finding{ID: id, Fate: Gone}
+	case err != nil:
+		return unread(id, fmt.Errorf("ownership: look at %s: %w", w.paths.Owner(id), err))
+	case !w.ours(inc, data, owner):
+		return Finding{ID: id, Fate: Taken}
+	}
+	exists, epoch, err := inc.Exists(ctx, w.paths.Epoch(id))
+	if err != nil {
+		return unread(id, fmt.Errorf("ownership: look at %s: %w", w.paths.Epoch(id), err))
+	}
+	return Finding{
+		ID: id, Fate: Ours, Token: owner.Czxid, Seen: owner.Mzxid, EpochVersion: epoch.Version,
+		EpochGone: !exists, Foreign: !exists || epoch.Mzxid != owner.Czxid,
+	}
+}
+
+// unread is the finding of a read that brought nothing: the claim is as possibly ours as before, unless the ZooKeeper session has
+// ended.
+func unread(id kiel.Partition, err error) Finding {
+	if ended(err) {
+		return Finding{ID: id, Fate: Gone}
+	}
+	return Finding{ID: id, Fate: Unsure, Err: err}
+}
+
+// ours reports whether a claim is of this session and of this owner: two members may share a session.
+func (w *Wire) ours(inc *session.Incarnation, data []byte, owner session.Stat) bool {
+	if owner.EphemeralOwner != inc.SessionID() {
+		return false
+	}
+	r, err := Decode(data)
+	return err == nil && r.ID == w.id
+}
+
+// errVanished says that a claim is not what it was.
+var errVanished = errors.New("the claim has gone, or is not the one that was made")
+
+// Check reads whether claims are what they were, by their tokens: Ours, or Gone with an error that says why not. Unsent says that ctx
+// or the session has ended meanwhile, so that nothing was found.
+func (w *Wire) Check(ctx context.Context, inc *session.Incarnation, claims []Finding) []Finding {
+	return each(claims, func(c Finding) Finding {
+		found, err := w.check(ctx, inc, c)
+		switch {
+		case err == nil:
+			return found
+		case ctx.Err() != nil, ended(err):
+			return Finding{ID: c.ID, Token: c.Token, Fate: Unsent}
+		}
+		return Finding{ID: c.ID, Token: c.Token, Fate: Gone, Err: err}
+	})
+}
+
+func (w *Wire) check(ctx context.Context, inc *session.Incarnation, c Finding) (Finding, error) {
+	exists, owner, err := inc.Exists(ctx, w.paths.Owner(c.ID))
+	if err != nil {
+		return c, fmt.Errorf("look at %s: %w", w.paths.Owner(c.ID), err)
+	}
+	if !exists || owner.Czxid != c.Token || owner.EphemeralOwner != inc.SessionID() {
+		return c, fmt.Errorf("%s: %w", w.paths.Owner(c.ID), errVanished)
+	}
+	exists, epoch, err := inc.Exists(ctx, w.paths.Epoch(c.ID))
+	if err != nil {
+		return c, fmt.Errorf("look at %s: %w", w.paths.Epoch(c.ID), err)
+	}
+	if !exists || epoch.Mzxid != c.Token {
+		return c, fmt.Errorf("%s: %w", w.paths.Epoch(c.ID), errVanished)
+	}
+	c.Fate, c.Seen = Ours, owner.Mzxid
+	return c, nil
+}
+
+// Await waits until the claim of id is free (Gone) or ours (Unsure), and tells found of each znode in the way, again when its data
+// changes. It ends with Unsent when ctx does.
+func (w *Wire) Await(ctx context.Context, inc *session.Incarnation, id kiel.Partition, found func(data []byte, stat session.Stat)) Finding {
+	var seen int64
+	for {
+		data, owner, watch, err := inc.GetW(ctx, w.paths.Owner(id))
+		switch {
+		case ctx.Err() != nil:
+			return Finding{ID: id, Fate: Unsent}
+		case errors.Is(err, session.ErrNoNode), ended(err):
+			return Finding{ID: id, Fate: Gone}
+		case err != nil:
+			return Finding{ID: id, Fate: Forbidden, Err: fmt.Errorf("ownership: wait for %s: %w", w.paths.Owner(id), err)}
+		}
+		if w.ours(inc, data, owner) {
+			watch.Stop()
+			return Finding{ID: id, Fate: Unsure}
+		}
+		if owner.Mzxid != seen {
+			seen = owner.Mzxid
+			found(data, owner)
+		}
+		select {
+		case <-watch.C():
+		case <-ctx.Done():
+			watch.Stop()
+			return Finding{ID: id, Fate: Unsent}
+		}
+	}
+}

@@ -1,0 +1,14 @@
+package claims_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+)
+
+func TestMain(m *testing.M) {
+	logtest.Silence()
+	goleak.VerifyTestMain(m)
+}
