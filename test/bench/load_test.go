@@ -60,11 +60,16 @@ func load(t *testing.T, count, each int) {
 
 func runOwner(ctx context.Context, t *testing.T, running *sync.WaitGroup, zk []string, name string, seed map[string][]int32) *ownership.Owner {
 	t.Helper()
+	return runOwnerOf(ctx, t, running, zk, "bench", name, seed)
+}
+
+func runOwnerOf(ctx context.Context, t *testing.T, running *sync.WaitGroup, zk []string, group, name string, seed map[string][]int32) *ownership.Owner {
+	t.Helper()
 	s, err := session.New(zk, session.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := allocator.New(s, "bench", name, allocator.Options{Seed: seed})
+	a, err := allocator.New(s, group, name, allocator.Options{Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}
