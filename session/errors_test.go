@@ -49,7 +49,7 @@ func TestErrorsNameAllOnce(t *testing.T) {
 		_, err = inc.Create(ctx, "/a/", nil, session.Persistent)
 		operrtest.Once(t, err, "session", "create", `"/a/"`, "invalid path")
 		operrtest.Once(t, session.CheckPath("x"), "session", `invalid path "x"`, "does not begin with /")
-		operrtest.Once(t, a.Run(ctx), "session", "Run was called before")
+		operrtest.Once(t, a.Run(ctx), "session", "run was called before")
 
 		a.stop()
 		_, _, err = inc.Get(ctx, "/a")
