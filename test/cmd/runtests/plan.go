@@ -55,12 +55,17 @@ const (
 	allocfn = "allocfn"
 
 	// randomDays is how many group-days of the simulation run with a random seed, besides those with fixed seeds.
-	randomDays = 5
+	randomDays = 2
 
 	// norace are tests that run without the race detector: it crashes in most runs of the first, as it does in the simulation,
 	// and the others, of thousands of partitions, members or lines, of hours, or of one case more of what runs with it, take it
 	// minutes.
-	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfAThousandPartitions$|^TestLinesOfHandlers$|^TestCalmCostsNoList$|^TestStoppedForLong$|^TestAuditsAreRare$`
+	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfAThousandPartitions$|^TestLinesOfHandlers$|^TestCalmCostsNoList$|^TestStoppedForLong$|^TestAuditsAreRare$|` +
+		`^TestCharactersOfPaths$|^TestStormOfJoins$|^TestThousandClaimsCostFewRequests$|` + noraceOfConsumer
+
+	// noraceOfConsumer are tests of what a group does in minutes of outages and refusals, not of what runs at the same time.
+	noraceOfConsumer = `^TestAccessIsGivenBack$|^TestRefusedGroupDoesNotDisturbTheOthers$|^TestHandlerThatFailsLeavesTheOthersTime$|^TestDeletedOffsetsComeBack$|` +
+		`^TestCopiedOffsetsAreHonoured$|^TestMirrorBesideARunningGroup$|^TestRefusedAtRunTime$|^TestMetricsWhileNothingIsCommitted$`
 
 	// soaked are tests of test/bench that take figures and are left to the soak. TestHandover's joins, leaves, crashes and cuts
 	// are chaos's Leaves, Killed and BlackHole, too.
@@ -104,7 +109,7 @@ func testPlan(timeout time.Duration) plan {
 					why: "what else needs no race detector, or measures memory, which it takes",
 				},
 				{name: "concurrent", packages: []string{allocfn}, more: true, race: true, timeout: timeout, flags: []string{"-run=Concurrent"}, why: "what runs at the same time"},
-				{name: "norace", packages: []string{"test/stack", "test/consumer", "ownership", "party"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
+				{name: "norace", packages: []string{"test/stack", "test/consumer", "ownership", "party", "session", "allocator"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
 			}, otherProcessors(timeout)...),
 		},
 		{
