@@ -24,8 +24,8 @@ type Move struct {
 	From string
 	// Reason is why the partition moved.
 	Reason status.Reason
-	// Settle is the time from the first change that this member noticed to the snapshot.
-	Settle time.Duration
+	// Took is the time from the first change that this member noticed to the snapshot.
+	Took time.Duration
 }
 
 // Move returns how p came to the member to which the mapping gives it, with this snapshot or with an earlier one. It does not
@@ -36,7 +36,7 @@ func (s *Snapshot) Move(p kiel.Partition) (Move, bool) {
 		return Move{}, false
 	}
 	m := s.mapping.moves[i]
-	return Move{m.change.version, m.change.at, m.from, m.reason, m.change.settle}, true
+	return Move{m.change.version, m.change.at, m.from, m.reason, m.change.took}, true
 }
 
 // move is how a partition came to its owner. Partitions that have moved for the same reason from the same member share a move.
@@ -48,9 +48,9 @@ type move struct {
 
 // change is how a mapping differs from the mapping before. Moves keep it for long, so it has no long lists.
 type change struct {
-	version uint64        // the version of the first snapshot with the mapping; set when that is published, as are at and settle
+	version uint64        // the version of the first snapshot with the mapping; set when that is published, as are at and took
 	at      time.Time     // when that snapshot was made
-	settle  time.Duration // the time from the first change that was noticed to that snapshot
+	took    time.Duration // the time from the first change that was noticed to that snapshot
 
 	reason              status.Reason
 	joined, gone        someNames

@@ -118,7 +118,7 @@ func (l *loop) compute(ctx context.Context) {
 	}
 	l.coalescer.acted(now)
 	l.job, l.overdue, l.reread = j, time.After(computeTimeout), nil
-	l.metrics.settle.Observe(now.Sub(j.since).Seconds())
+	l.metrics.coalesce.Observe(now.Sub(j.since).Seconds())
 
 	members, items, zones, known, before := l.members.Members, l.set.Items, l.zones.Zones, l.inputs, l.good
 	on := occasion{self: l.name, joined: j.joined, inc: j.inc, zones: l.zones.Version, manual: l.called}
@@ -210,10 +210,10 @@ func (l *loop) onResult(r result) {
 	} else {
 		l.good, l.computeErr = r.mapping, nil
 		l.errs.OK(kindFunc, "")
-		l.good.change.settle = time.Since(j.since)
+		l.good.change.took = time.Since(j.since)
 		l.metrics.gauges.applied.Store(time.Now().UnixMilli())
 		l.metrics.rebalances.WithLabelValues(string(l.good.change.reason.Code.Cause())).Inc()
-		l.metrics.total.Observe(l.good.change.settle.Seconds())
+		l.metrics.total.Observe(l.good.change.took.Seconds())
 		if j.joined {
 			l.reportUnwanted(r.mapping.unwanted)
 		}

@@ -130,7 +130,7 @@
 // The goroutine that calls Run owns all state; it runs no user code and waits for nobody. All methods may be called from any
 // goroutine, and by callbacks. A callback calls Stop with its own context: then Stop does not wait, because Run waits for the
 // callback. A callback that never returns makes Run return [ErrStuck] after StopTimeout; only the callback's goroutine remains
-// then. Run needs the session to run, and holds the session; end it after Run has returned, or with the same context.
+// then. Run needs the session to run, and keeps it open; end it after Run has returned, or with the same context.
 //
 // # Paths
 //

@@ -17,7 +17,7 @@ import (
 // The values of the label stage in this package. Package ownership has others.
 const (
 	stageTotal    = "total"    // first change to snapshot
-	stageSettle   = "settle"   // first change to computation
+	stageCoalesce = "coalesce" // first change to computation
 	stageCompute  = "compute"  // failures alone; kiel_assignment_compute_seconds has the time
 	stageCallback = "callback" // one call of OnRebalance
 )
@@ -30,7 +30,7 @@ type metrics struct {
 	gauges     *gauges
 
 	computeFailed, callbackFailed prometheus.Counter
-	total, settle, callback       prometheus.Histogram
+	total, coalesce, callback     prometheus.Histogram
 }
 
 func newMetrics(set *promreg.Set) *metrics {
@@ -53,7 +53,7 @@ func newMetrics(set *promreg.Set) *metrics {
 		computeFailed:  promreg.Add(set, promreg.RebalanceFailures(set, stageCompute)),
 		callbackFailed: promreg.Add(set, promreg.RebalanceFailures(set, stageCallback)),
 		total:          promreg.Add(set, promreg.RebalanceDuration(set, stageTotal)),
-		settle:         promreg.Add(set, promreg.RebalanceDuration(set, stageSettle)),
+		coalesce:       promreg.Add(set, promreg.RebalanceDuration(set, stageCoalesce)),
 		callback:       promreg.Add(set, promreg.RebalanceDuration(set, stageCallback)),
 	}
 	for _, c := range status.Causes() {

@@ -85,7 +85,7 @@ func (l *loop) logRebalance() {
 	c := l.good.change
 	args := []any{
 		"version", c.version, "reason", c.reason, "joined_count", c.joined.count, "gone_count", c.gone.count,
-		"members", c.members, "partitions", c.partitions, "moved", c.moved, "gained", c.gained, "lost", c.lost, "took", c.settle,
+		"members", c.members, "partitions", c.partitions, "moved", c.moved, "gained", c.gained, "lost", c.lost, "took", c.took,
 	}
 	if c.joined.count > 0 {
 		args = append(args, "joined", &c.joined)

@@ -161,7 +161,7 @@ func TestMoveSaysWhenTheChangeWasNoticed(t *testing.T) {
 		}
 		sleep(time.Minute)
 		m, ok := r.Snapshot().Move(kiel.Partition{Topic: "t"})
-		if !ok || m.Settle != 300*time.Millisecond || !m.At.Equal(r.Snapshot().At) {
+		if !ok || m.Took != 300*time.Millisecond || !m.At.Equal(r.Snapshot().At) {
 			r.Error(m, ok)
 		}
 	})

@@ -86,7 +86,7 @@ func TestRemovedWhileAway(t *testing.T) {
 		r.join("b")
 		r.set.left = &sharedset.View{Items: []string{"t:0", "t:1"}, Exists: true, Czxid: r.czxid, DataVersion: 2}
 		r.restored(1, "s:0")
-		sleep(3 * seedSettle)
+		sleep(3 * seedPause)
 		r.restored(3, "t:0")
 		sleep(time.Minute)
 		if got := fmt.Sprint(*adds); got != "[t:0 t:1]" {
@@ -173,7 +173,7 @@ func TestSeedingAddsTheSeedOnly(t *testing.T) {
 // TestReadyThoughTheSeedWasRemoved: a member is ready although another removes an item of its seed before the loop has seen that
 // item in the set, which then is as before the addition.
 func TestReadyThoughTheSeedWasRemoved(t *testing.T) {
-	for name, away := range map[string]time.Duration{"at once": 0, "seen late": 3 * seedSettle} {
+	for name, away := range map[string]time.Duration{"at once": 0, "seen late": 3 * seedPause} {
 		t.Run(name, func(t *testing.T) {
 			inSeedRig(t, func(r *rig, adds *[]string) {
 				r.run()

@@ -17,9 +17,9 @@ const (
 	seedRetryMin = 100 * time.Millisecond
 	seedRetryMax = 10 * time.Second
 
-	// seedSettle is for how long after an addition to the set this member does not add its seed: the loop may not have seen all
+	// seedPause is for how long after an addition to the set this member does not add its seed: the loop may not have seen all
 	// views of the set from before, and would add again what somebody removes meanwhile.
-	seedSettle = time.Second
+	seedPause = time.Second
 )
 
 // seed has the items that this member adds to a set that lacks them: those of Options.Seed and those that the member has added
@@ -29,9 +29,9 @@ type seed struct {
 	// other, and each changes or reads items in its turn. So the seeding adds nothing that this member has removed.
 	turn chan struct{}
 
-	mu      sync.Mutex
-	items   []string  // sorted; replaced, never changed in place
-	settled time.Time // when seedSettle after the last addition ends
+	mu          sync.Mutex
+	items       []string  // sorted; replaced, never changed in place
+	pausedUntil time.Time // when seedPause after the last addition ends
 
 	// written is the set that had all items of the last addition; nil once the loop has compared it with a later one that it has
 	// read. It shows what somebody has removed before the loop could see it in the set.
@@ -73,14 +73,14 @@ func (s *seed) add(items []string, written *sharedset.View) {
 	s.written = written
 	all := slices.Concat(s.items, items)
 	slices.Sort(all)
-	s.items, s.settled = slices.Compact(all), time.Now().Add(seedSettle)
+	s.items, s.pausedUntil = slices.Compact(all), time.Now().Add(seedPause)
 }
 
-// settles returns for how long the seed must not be added yet.
-func (s *seed) settles() time.Duration {
+// pause returns for how long the seed must not be added yet.
+func (s *seed) pause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Until(s.settled)
+	return time.Until(s.pausedUntil)
 }
 
 // remove removes items, which are sorted.
@@ -136,7 +136,7 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 		return
 	}
 	l.seeding = true
-	if wait := l.seed.settles(); wait > 0 {
+	if wait := l.seed.pause(); wait > 0 {
 		l.running.Go("seeding", func() {
 			_ = pause.Sleep(ctx, wait)
 			send(ctx, l.seedings, seeding{over: true})
@@ -153,7 +153,7 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 			l.log.WarnContext(ctx, "added partitions of the seed that the set had lost", "partitions", added)
 		}
 		if err == nil {
-			rest = seedSettle
+			rest = seedPause
 		} else {
 			send(ctx, l.seedings, seeding{err: err})
 		}

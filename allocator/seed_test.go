@@ -280,7 +280,7 @@ func TestViewFromBeforeAddPartitions(t *testing.T) {
 					r.Fatal(err)
 				}
 				r.partitions() // kazoo's lock makes the znode first
-				sleep(seedSettle / 2)
+				sleep(seedPause / 2)
 				if shown {
 					r.partitions("t:2")
 					r.partitions() // another member removed it

@@ -248,14 +248,14 @@ func (m *mapping) describe(p *status.Partition, i int, self, blocked string) {
 	if blocked != "" {
 		p.State = status.Blocked
 	}
-	p.Times = &status.Times{Settle: move.change.settle.Seconds()}
+	p.Times = &status.Times{Settle: move.change.took.Seconds()}
 }
 
 func (c *change) describe() status.Change {
 	return status.Change{
 		Version: c.version, At: c.at.UTC(), Reason: c.reason.Clone(),
 		Joined: slices.Clone(c.joined.names), Gone: slices.Clone(c.gone.names), JoinedCount: c.joined.count, GoneCount: c.gone.count,
-		Members: c.members, Partitions: c.partitions, Moved: c.moved, Gained: c.gained, Lost: c.lost, Took: c.settle.Seconds(),
+		Members: c.members, Partitions: c.partitions, Moved: c.moved, Gained: c.gained, Lost: c.lost, Took: c.took.Seconds(),
 	}
 }
 

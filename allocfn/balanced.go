@@ -52,7 +52,7 @@ func balancedWithin(in Input, q quotas) (Assignment, error) {
 	}
 	b := newBalance(in, q)
 	b.choose()
-	b.settle(b.sureCut())
+	b.serveAll(b.sureCut())
 	return b.owner, nil
 }
 

@@ -49,7 +49,7 @@ func (o *opening) under(ctx context.Context, s *consumeSession) error {
 	s.openings.End()
 	if o.held {
 		o.awaitCleanup(ctx)
-		o.lastCommit(o.member.committer.Settle)
+		o.lastCommit(o.member.committer.CommitLast)
 	}
 	return err
 }

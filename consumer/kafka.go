@@ -130,9 +130,9 @@ func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 	return infos, nil
 }
 
-// settles returns whether err says that a partition's leader is not known or not ready, which may change until the next attempt.
-// sarama's groups retry after the same errors.
-func settles(err error) bool {
+// leaderPending returns whether err says that a partition's leader is not known or not ready, which may change until the next
+// attempt. sarama's groups retry after the same errors.
+func leaderPending(err error) bool {
 	return slices.ContainsFunc([]error{
 		sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch,
 		sarama.ErrReplicaNotAvailable, sarama.ErrNotConnected,

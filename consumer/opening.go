@@ -101,10 +101,10 @@ func (o *opening) worthReporting(ctx context.Context, err error) bool {
 		first := !o.unknown
 		o.unknown = true
 		return first
-	case settles(err):
-		o.settling++
+	case leaderPending(err):
+		o.leaderRetries++
 		o.member.log.DebugContext(ctx, "leader not ready", "partition", o.tp.String(), "error", err)
-		return o.settling > o.member.group.settings.config.Metadata.Retry.Max
+		return o.leaderRetries > o.member.group.settings.config.Metadata.Retry.Max
 	default:
 		return true
 	}
@@ -176,15 +176,15 @@ type opening struct {
 	prevTopicID    sarama.Uuid
 	prevPartitions int32
 
-	topicID  sarama.Uuid           // the topic's id now
-	cut      *fetch.TruncatedError // where the log was truncated, until the partition is open again; nil if it was not truncated
-	tracker  *offsets.Tracker
-	held     bool      // the handler has returned, and tracker stays open until Cleanup has returned
-	settling int       // number of attempts since the partition was open that failed because its leader was not ready
-	unknown  bool      // it was reported that Kafka does not have the partition, which was not open since
-	epoch    int32     // the leader epoch of the record batch before the start position; -1 when it is not known
-	origin   origin    // where the start position comes from
-	since    time.Time // when the partition was claimed, or was open last
+	topicID       sarama.Uuid           // the topic's id now
+	cut           *fetch.TruncatedError // where the log was truncated, until the partition is open again; nil if it was not truncated
+	tracker       *offsets.Tracker
+	held          bool      // the handler has returned, and tracker stays open until Cleanup has returned
+	leaderRetries int       // number of attempts since the partition was open that failed because its leader was not ready
+	unknown       bool      // it was reported that Kafka does not have the partition, which was not open since
+	epoch         int32     // the leader epoch of the record batch before the start position; -1 when it is not known
+	origin        origin    // where the start position comes from
+	since         time.Time // when the partition was claimed, or was open last
 
 	progress
 }
@@ -209,7 +209,7 @@ func (o *opening) run(ctx context.Context) error {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return err
 	}
-	o.cut, o.unknown, o.settling = nil, false, 0
+	o.cut, o.unknown, o.leaderRetries = nil, false, 0
 	o.member.refusals.opened(o.tp)
 	o.member.works(o.tp, kindMetadata, kindFence, kindOffsets) // the fetcher ends those of kindFetch
 	return o.consume(ctx, s, start)
@@ -254,17 +254,17 @@ func (o *opening) consume(ctx context.Context, s source, start int64) error {
 	if o.mayHold() {
 		o.hold()
 	} else {
-		o.lastCommit(o.member.committer.Settle)
+		o.lastCommit(o.member.committer.CommitLast)
 	}
 	o.since = time.Now()
 	o.setWaiting(o.since)
 	return ended
 }
 
-// awaitNotified waits for a call of the Observer when the partition is closed, for offsets.SettleTimeout at most, within the
+// awaitNotified waits for a call of the Observer when the partition is closed, for offsets.LastCommitTimeout at most, within the
 // claim's lifetime. The last commit has a time of its own after that, so that a slow Observer does not use it up.
 func (o *opening) awaitNotified(call *usercall.Call) {
-	ctx, cancel := context.WithTimeoutCause(o.claim.Context(), offsets.SettleTimeout, offsets.ErrLate)
+	ctx, cancel := context.WithTimeoutCause(o.claim.Context(), offsets.LastCommitTimeout, offsets.ErrLate)
 	defer cancel()
 	kafkaconn.Await(ctx, call.Returned())
 }

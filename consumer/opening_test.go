@@ -171,8 +171,8 @@ func TestStreamThatEndsByItselfIsOpenedAgain(t *testing.T) {
 	})
 }
 
-// TestLeaderThatSettlesAgainAndAgain: tries that fail since a leader settles count anew once the partition was open.
-func TestLeaderThatSettlesAgainAndAgain(t *testing.T) {
+// TestLeaderThatIsPendingAgainAndAgain: tries that fail because a leader is not ready count anew once the partition was open.
+func TestLeaderThatIsPendingAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
 		r := newMarkRig(t, func(o *Options) { o.Config.Metadata.Retry.Max = 1 })

@@ -233,8 +233,8 @@ func (m *membership) awaitLeft(s *consumeSession) {
 }
 
 // closingTimeout is how long a partition may take to close after its ConsumeClaim has returned: the Observer and the last commit
-// have offsets.SettleTimeout each.
-const closingTimeout = 2 * offsets.SettleTimeout
+// have offsets.LastCommitTimeout each.
+const closingTimeout = 2 * offsets.LastCommitTimeout
 
 // awaitClosed waits until the partitions of s, which has ended, are closed, or the member leaves. It returns an error that names
 // the handlers that have not returned in time, or says that partitions were not closed.

@@ -49,7 +49,7 @@ func (g *Group) Status() *status.Group {
 }
 
 // Waiting returns why this member is not ready, or "" when it is ready: it has joined, its session is trusted, and its first
-// claims are settled, as with ownership.Owner's Waiting. Between two calls of Consume a member that stays in the group is as
+// claims are decided, as with ownership.Owner's Waiting. Between two calls of Consume a member that stays in the group is as
 // ready as before. Waiting does not block.
 func (g *Group) Waiting() string {
 	g.mu.Lock()

@@ -6,7 +6,7 @@
 //	go http.ListenAndServe("localhost:9400", health.Handler(group)) // a *consumer.Group
 //
 //	GET /healthz          200 while the sources' loops answer, else 503
-//	GET /readyz           200 when the member has joined and its first claims are settled, else 503
+//	GET /readyz           200 when the member has joined and its first claims are decided, else 503
 //	GET /status?pretty    the group as the member sees it, in JSON (package status)
 //
 // A 503 says why, in one line of text for each source. consumer.Group, ownership.Owner and allocator.PartitionAllocator are

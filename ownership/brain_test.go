@@ -64,7 +64,7 @@ func (b *brain) assignFor(owner map[kiel.Partition]string, reason status.Reason)
 		if from, ok := before[id]; ok && from == name {
 			moves[id] = b.moves[id]
 		} else {
-			moves[id] = allocator.Move{Version: b.version + 1, At: time.Now(), From: from, Reason: reason, Settle: time.Millisecond}
+			moves[id] = allocator.Move{Version: b.version + 1, At: time.Now(), From: from, Reason: reason, Took: time.Millisecond}
 		}
 	}
 	b.moves, b.members = moves, slices.Sorted(maps.Keys(members))

@@ -39,7 +39,7 @@ func (e ephemeral) cost() int {
 	return len(e.path) + pathOverhead
 }
 
-// reserve takes room for all of wanted, or returns an error and takes none. The caller settles the reservation by giving the
+// reserve takes room for all of wanted, or returns an error and takes none. The caller ends the reservation by giving the
 // returned number of bytes to created, refused or unknown.
 func (e *ephemerals) reserve(wanted []ephemeral) (int, error) {
 	e.mu.Lock()
@@ -58,7 +58,7 @@ func (e *ephemerals) reserve(wanted []ephemeral) (int, error) {
 	return need, nil
 }
 
-// created settles a reservation: znodes with these paths exist now.
+// created ends a reservation: znodes with these paths exist now.
 func (e *ephemerals) created(reserved int, paths []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -68,14 +68,14 @@ func (e *ephemerals) created(reserved int, paths []string) {
 	}
 }
 
-// refused settles a reservation: nothing was created.
+// refused ends a reservation: nothing was created.
 func (e *ephemerals) refused(reserved int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.used -= reserved
 }
 
-// unknown settles a reservation: each of wanted may exist.
+// unknown ends a reservation: each of wanted may exist.
 func (e *ephemerals) unknown(reserved int, wanted []ephemeral) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -182,7 +182,7 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 	results, err := call(ctx, c, &w, send)
 	switch {
 	case err == nil:
-		i.settle(reserved, ops, results)
+		i.account(reserved, ops, results)
 		return results, nil
 	case errors.Is(err, ErrUncertain):
 		c.ephemerals.unknown(reserved, ephemerals)
@@ -203,8 +203,8 @@ func (i *Incarnation) write(ctx context.Context, name string, ops []Op,
 	return nil, failure(name, first, err)
 }
 
-// settle counts the ephemeral znodes that ops created and deleted, and takes the chroot off the paths in results.
-func (i *Incarnation) settle(reserved int, ops []Op, results []OpResult) {
+// account counts the ephemeral znodes that ops created and deleted, and takes the chroot off the paths in results.
+func (i *Incarnation) account(reserved int, ops []Op, results []OpResult) {
 	c := i.c
 	var created []string
 	for at, o := range ops {

@@ -32,7 +32,7 @@ func (r *Removal) Start(ctx context.Context, lasting *session.Session, remove fu
 	return first
 }
 
-// keep holds the session open, if it is not nil.
+// keep keeps the session open, if it is not nil.
 func keep(lasting *session.Session) (letGo func()) {
 	if lasting == nil {
 		return func() {}

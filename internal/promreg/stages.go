@@ -19,7 +19,7 @@ func RebalanceFailures(s *Set, stage string) prometheus.Counter {
 func RebalanceDuration(s *Set, stage string) prometheus.Histogram {
 	return prometheus.NewHistogram(Native(prometheus.HistogramOpts{
 		Name:        "kiel_rebalance_duration_seconds",
-		Help:        "Time that a stage of a rebalance took, in seconds: settle and total are until the function runs and until the mapping is applied, callback is one OnRebalance, claim and revoke are until the last partition.",
+		Help:        "Time that a stage of a rebalance took, in seconds: coalesce and total are until the function runs and until the mapping is applied, callback is one OnRebalance, claim and revoke are until the last partition.",
 		Buckets:     []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		ConstLabels: s.ofStage(stage),
 	}))

@@ -88,7 +88,7 @@ func (m documented) fits(series string) bool {
 
 // timed are histograms that must have observed something.
 var timed = []string{
-	"kiel_rebalance_duration_seconds{stage=total}", "kiel_rebalance_duration_seconds{stage=settle}",
+	"kiel_rebalance_duration_seconds{stage=total}", "kiel_rebalance_duration_seconds{stage=coalesce}",
 	"kiel_rebalance_duration_seconds{stage=revoke}", "kiel_rebalance_duration_seconds{stage=claim}",
 	"kiel_claim_wait_seconds{}", "kiel_assignment_compute_seconds{}", "kiel_zk_proof_duration_seconds{}",
 	"kiel_consumer_commit_duration_seconds{result=ok}", "kiel_consumer_delay_seconds{topic=" + topic + "}",

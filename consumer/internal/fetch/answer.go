@@ -250,7 +250,7 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 		return
 	}
 	if awaited := e.check != nil && p.hunt != nil; p.check == nil && !awaited || r.accepted { // awaited: the batch at the position comes next
-		p.settle()
+		p.decide()
 	}
 	moved, missing := r.batch.Next > p.position, p.readable() > e.ask && !p.check.searches()
 	p.quiet = !moved && !missing

@@ -52,7 +52,7 @@ type Partition struct {
 	failing time.Time     // since when fetches fail, but for quotas; zero when they do not
 	hungry  time.Time     // since when a quota of the broker allows no messages; zero when it does
 	failure error         // the newest failure
-	settled bool          // found is closed
+	decided bool          // found is closed
 
 	size      int     // bytes to ask for when a record batch is larger than the normal size; 0 for the normal size
 	expansion float64 // bytes in memory for each byte on the wire
@@ -309,7 +309,7 @@ func (p *Partition) countFailure(err error) { p.of.settings.OnFailure(ReasonOf(e
 func (p *Partition) fail(err error) {
 	p.detach()
 	p.err = err
-	p.settle()
+	p.decide()
 	p.signal()
 }
 
@@ -351,10 +351,10 @@ func (p *Partition) fetchSize() int {
 	return max(min(p.of.settings.fetch, int(0.9*float64(p.share()/2)/p.expansion)), minFetch)
 }
 
-// settle makes Opened return.
-func (p *Partition) settle() {
-	if !p.settled {
-		p.settled = true
+// decide makes Opened return.
+func (p *Partition) decide() {
+	if !p.decided {
+		p.decided = true
 		close(p.found)
 	}
 }

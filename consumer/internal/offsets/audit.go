@@ -106,7 +106,7 @@ func (c *Committer) askAudit(ctx context.Context, now time.Time) time.Duration {
 		return wait
 	}
 	a.due, a.running = time.Time{}, true
-	c.ask(ctx, c.options.Store.Peek, question{trackers: open}, SettleTimeout, a.answers)
+	c.ask(ctx, c.options.Store.Peek, question{trackers: open}, LastCommitTimeout, a.answers)
 	return untilAudit()
 }
 

@@ -161,13 +161,13 @@ func TestAnswerAfterTheReleaseMakesNoCommit(t *testing.T) {
 		released, busy := openAt(t, cm, p, 42), openAt(t, cm, tp("t", 1), 0)
 		store.Clear()
 		store.Delay = 500 * time.Millisecond
-		settled := make(chan error)
-		go func() { settled <- cm.Settle(t.Context(), released) }()
+		committed := make(chan error)
+		go func() { committed <- cm.CommitLast(t.Context(), released) }()
 		synctest.Wait() // what is stored is being read
 		store.Hold = make(chan struct{})
 		busy.Mark(1, "")
 		go func() { _ = cm.Commit(t.Context(), busy) }()
-		if err := <-settled; err != nil {
+		if err := <-committed; err != nil {
 			t.Error(err)
 		}
 		close(store.Hold)

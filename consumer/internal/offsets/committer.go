@@ -21,8 +21,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// SettleTimeout bounds the last commit of a partition that is given up.
-const SettleTimeout = 10 * time.Second
+// LastCommitTimeout bounds the last commit of a partition that is given up.
+const LastCommitTimeout = 10 * time.Second
 
 // Committer holds the Trackers of one member and commits them. Once an interval it commits all marked Trackers together. Requests
 // are committed at once; those that arrive while a commit is in flight are committed together after it.
@@ -168,7 +168,7 @@ func (c *Committer) register(t *Tracker) {
 	c.trackers[t.partition] = t
 }
 
-// Close stops accepting marks for t. It waits for a commit in flight until ctx ends, for SettleTimeout at most, so that the
+// Close stops accepting marks for t. It waits for a commit in flight until ctx ends, for LastCommitTimeout at most, so that the
 // commit does not arrive after the next owner's commits. Then it aborts the connections. ctx is the claim's lifetime, or the time
 // in which the claim is to be closed.
 //
@@ -187,7 +187,7 @@ func (c *Committer) close(ctx, short context.Context, t *Tracker) {
 	if p == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
+	ctx, cancel := context.WithTimeoutCause(ctx, LastCommitTimeout, ErrLate)
 	defer cancel()
 	if p.content != restored {
 		short = ctx
@@ -254,14 +254,14 @@ func (c *Committer) request(ctx context.Context, t *Tracker, content content) (t
 	}
 }
 
-// Settle stores the last marks of a partition that is given up, and closes t, all within SettleTimeout. ctx is the claim's
-// lifetime.
+// CommitLast stores the last marks of a partition that is given up, and closes t, all within LastCommitTimeout. ctx is the
+// claim's lifetime.
 //
 // Without Options.Auto, marks that were not committed are dropped, as sarama does. Without a mark the committed position is
 // written again if the store has lost or lowered it. That may take a second, and its failure is logged and is no error. A mark
 // that can't be committed because the claim has ended is counted, even if Run does not take the request.
-func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
+func (c *Committer) CommitLast(ctx context.Context, t *Tracker) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, LastCommitTimeout, ErrLate)
 	defer cancel()
 	if !c.options.Auto || !t.isDirty() {
 		c.release(ctx, t)
@@ -271,12 +271,12 @@ func (c *Committer) Settle(ctx context.Context, t *Tracker) error {
 	return c.store(ctx, t)
 }
 
-// Store is Settle, but leaves t open, and restores no position.
+// Store is CommitLast, but leaves t open, and restores no position.
 func (c *Committer) Store(ctx context.Context, t *Tracker) error {
 	if !c.options.Auto || !t.isDirty() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, SettleTimeout, ErrLate)
+	ctx, cancel := context.WithTimeoutCause(ctx, LastCommitTimeout, ErrLate)
 	defer cancel()
 	return c.store(ctx, t)
 }

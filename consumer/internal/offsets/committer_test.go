@@ -124,7 +124,7 @@ func TestCommitsThatWaitTravelTogether(t *testing.T) {
 		done := make(chan error, 50)
 		for i := range int32(50) {
 			b := cm.Open(tp("t", i), newClaim(t), sarama.Uuid{}, int64(i), "")
-			go func() { done <- cm.Settle(t.Context(), b) }()
+			go func() { done <- cm.CommitLast(t.Context(), b) }()
 			if i == 0 {
 				synctest.Wait() // the first is under way
 			}
@@ -197,7 +197,7 @@ func TestWithoutAutoCommitOnlyCommitCommits(t *testing.T) {
 			t.Errorf("stored %d after Commit, want 9", got)
 		}
 		b.Mark(11, "")
-		if err := cm.Settle(t.Context(), b); err != nil {
+		if err := cm.CommitLast(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
 		if got := store.Get(p).Offset; got != 9 {
@@ -219,8 +219,8 @@ func TestNothingIsCommittedForALostClaim(t *testing.T) {
 		if err := cm.Commit(t.Context(), b); !errors.Is(err, ErrLost) {
 			t.Errorf("commit: %v, want ErrLost", err)
 		}
-		if err := cm.Settle(t.Context(), b); !errors.Is(err, ErrLost) {
-			t.Errorf("settle: %v, want ErrLost", err)
+		if err := cm.CommitLast(t.Context(), b); !errors.Is(err, ErrLost) {
+			t.Errorf("last commit: %v, want ErrLost", err)
 		}
 		if got := store.Get(p).Offset; got != 5 {
 			t.Errorf("stored %d", got)
@@ -239,16 +239,16 @@ func TestMarksOfALostClaimAreCounted(t *testing.T) {
 				refused.Add(1)
 			}
 		}
-		settle := func(id int32) {
+		commitLast := func(id int32) {
 			h := newClaim(t)
 			b := cm.Open(tp("t", id), h, sarama.Uuid{}, 5, "")
 			h.lose()
-			if err := cm.Settle(h.Context(), b); !errors.Is(err, ErrLost) {
-				t.Errorf("settle: %v, want ErrLost", err)
+			if err := cm.CommitLast(h.Context(), b); !errors.Is(err, ErrLost) {
+				t.Errorf("last commit: %v, want ErrLost", err)
 			}
 		}
 		for id := range int32(partitions) {
-			settle(id)
+			commitLast(id)
 		}
 		synctest.Wait()
 		if n := refused.Load(); n != partitions {
@@ -258,7 +258,7 @@ func TestMarksOfALostClaimAreCounted(t *testing.T) {
 		store.Hold = make(chan struct{})
 		go func() { _ = cm.Commit(t.Context(), cm.Open(tp("t", partitions), newClaim(t), sarama.Uuid{}, 5, "")) }()
 		synctest.Wait() // the committer waits for the store
-		settle(partitions + 1)
+		commitLast(partitions + 1)
 		if n := refused.Load(); n != partitions+1 {
 			t.Errorf("%d are counted, the last of them while the committer was at work, want %d", n, partitions+1)
 		}
@@ -271,8 +271,8 @@ func TestNothingIsCommittedForARecreatedTopic(t *testing.T) {
 		cm.options.CurrentID = func(string) sarama.Uuid { return sarama.Uuid{2} }
 		p := tp("t", 0)
 		b := cm.Open(p, newClaim(t), sarama.Uuid{1}, 5, "")
-		if err := cm.Settle(t.Context(), b); !errors.Is(err, ErrRecreated) {
-			t.Errorf("settle: %v, want ErrRecreated", err)
+		if err := cm.CommitLast(t.Context(), b); !errors.Is(err, ErrRecreated) {
+			t.Errorf("last commit: %v, want ErrRecreated", err)
 		}
 		if len(store.Commits()) != 0 {
 			t.Errorf("sent %v", store.Commits())
@@ -298,11 +298,11 @@ func TestNothingIsCommittedToAnotherCluster(t *testing.T) {
 			t.Errorf("commit: %v, want ErrElsewhere", err)
 		}
 		time.Sleep(20 * time.Minute) // ticks and repeats
-		if err := cm.Settle(t.Context(), a); !errors.Is(err, ErrElsewhere) {
-			t.Errorf("settle: %v, want ErrElsewhere", err)
+		if err := cm.CommitLast(t.Context(), a); !errors.Is(err, ErrElsewhere) {
+			t.Errorf("last commit: %v, want ErrElsewhere", err)
 		}
-		if err := cm.Settle(t.Context(), b); err != nil {
-			t.Errorf("settle without a mark: %v", err)
+		if err := cm.CommitLast(t.Context(), b); err != nil {
+			t.Errorf("last commit without a mark: %v", err)
 		}
 		if n := len(store.Commits()); n != 1 {
 			t.Errorf("%d requests were sent", n-1)
@@ -310,7 +310,7 @@ func TestNothingIsCommittedToAnotherCluster(t *testing.T) {
 	})
 }
 
-func TestSettleRetriesAndGivesUp(t *testing.T) {
+func TestLastCommitRetriesAndGivesUp(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		fails := 3
 		refuse := func(OffsetCommit) error {
@@ -321,8 +321,8 @@ func TestSettleRetriesAndGivesUp(t *testing.T) {
 		}
 		store.Refuse = func(c OffsetCommit) error { return refuse(c) }
 		p := tp("t", 0)
-		if err := cm.Settle(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")); err != nil {
-			t.Errorf("settle: %v", err)
+		if err := cm.CommitLast(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")); err != nil {
+			t.Errorf("last commit: %v", err)
 		}
 		if got := store.Get(p).Offset; got != 5 {
 			t.Errorf("stored %d", got)
@@ -330,11 +330,11 @@ func TestSettleRetriesAndGivesUp(t *testing.T) {
 
 		refuse = func(OffsetCommit) error { return errors.New("never") }
 		start := time.Now()
-		if err := cm.Settle(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 6, "")); err == nil {
-			t.Error("settled without the store")
+		if err := cm.CommitLast(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 6, "")); err == nil {
+			t.Error("committed without the store")
 		}
-		if d := time.Since(start); d != SettleTimeout {
-			t.Errorf("gave up after %v, want %v", d, SettleTimeout)
+		if d := time.Since(start); d != LastCommitTimeout {
+			t.Errorf("gave up after %v, want %v", d, LastCommitTimeout)
 		}
 	})
 }

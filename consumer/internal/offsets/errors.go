@@ -19,8 +19,8 @@ var (
 	// ErrLost is the error of a commit that is not sent because its claim is lost.
 	ErrLost = errors.New("the claim is lost")
 
-	// ErrLate is the error when the last commit of a partition takes longer than SettleTimeout.
-	ErrLate = fmt.Errorf("not settled within %v", SettleTimeout)
+	// ErrLate is the error when the last commit of a partition takes longer than LastCommitTimeout.
+	ErrLate = fmt.Errorf("not committed within %v", LastCommitTimeout)
 
 	// ErrEnded is the error of requests after the partition was closed, or the Committer has ended.
 	ErrEnded = errors.New("consuming has ended")

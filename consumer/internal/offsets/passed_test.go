@@ -31,7 +31,7 @@ func TestOffsetsWithoutMessagesAreCommitted(t *testing.T) {
 			t.Errorf("%d commits in 5 hours in which nothing came", n)
 		}
 		tr.Delivered(nil, 1200)
-		if err := cm.Settle(t.Context(), tr); err != nil || store.Get(p).Offset != 1200 {
+		if err := cm.CommitLast(t.Context(), tr); err != nil || store.Get(p).Offset != 1200 {
 			t.Errorf("released: stored %d, %v", store.Get(p).Offset, err)
 		}
 	})
@@ -84,7 +84,7 @@ func TestOffsetsWithoutMessagesLowerNoTransaction(t *testing.T) {
 		tr.Delivered(nil, 8)
 		store.Set(map[kiel.Partition]Stored{p: {Offset: 6}}) // in a transaction
 		time.Sleep(2 * time.Second)
-		if err := cm.Settle(t.Context(), tr); err != nil || store.Get(p).Offset != 6 {
+		if err := cm.CommitLast(t.Context(), tr); err != nil || store.Get(p).Offset != 6 {
 			t.Errorf("stored %d, %v", store.Get(p).Offset, err)
 		}
 	})

@@ -160,7 +160,7 @@ func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
 		}
 		start := time.Now()
 		<-done
-		if took := time.Since(start); took != SettleTimeout {
+		if took := time.Since(start); took != LastCommitTimeout {
 			t.Errorf("waited for %v", took)
 		}
 		write("commit", coordinator, false)

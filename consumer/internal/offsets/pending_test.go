@@ -47,7 +47,7 @@ func TestCommitUnderWayIsWaitedFor(t *testing.T) {
 			tr.mu.Lock()
 			tr.dirty = false // so that what is under way is a repetition
 			tr.mu.Unlock()
-			_ = cm.Settle(claim, tr)
+			_ = cm.CommitLast(claim, tr)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,9 +90,9 @@ func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond) // all are sent, and no answer comes
 				start, done := time.Now(), make(chan error)
 				for i, b := range trackers {
-					go func() { done <- cm.Settle(holders[i].Context(), b) }()
+					go func() { done <- cm.CommitLast(holders[i].Context(), b) }()
 				}
-				want := SettleTimeout
+				want := LastCommitTimeout
 				if lost {
 					want = 4 * time.Second
 					time.Sleep(want)
@@ -102,7 +102,7 @@ func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 				}
 				for range n {
 					if err := <-done; err == nil {
-						t.Error("settled without an answer")
+						t.Error("committed without an answer")
 					}
 				}
 				if d := time.Since(start); d != want {
@@ -159,7 +159,7 @@ func TestCommitSentAgainIsThrownAway(t *testing.T) {
 			done := make(chan struct{})
 			time.AfterFunc(after, func() {
 				defer close(done)
-				_ = cm.Settle(t.Context(), b)
+				_ = cm.CommitLast(t.Context(), b)
 			})
 			return done
 		}
@@ -178,7 +178,7 @@ func TestCommitSentAgainIsThrownAway(t *testing.T) {
 }
 
 // A partition is given up after its last commit was observed, also when that commit was under way already.
-func TestCommitIsObservedBeforeTheLastOneIsSettled(t *testing.T) {
+func TestCommitIsObservedBeforeTheLastOneReturns(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		var observed atomic.Int32
 		cm.options.Notify = func(_ Committed, then func()) bool {
@@ -191,8 +191,8 @@ func TestCommitIsObservedBeforeTheLastOneIsSettled(t *testing.T) {
 		b := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 0, "")
 		b.Mark(5, "")
 		time.Sleep(1500 * time.Millisecond) // the Committer has stored it by itself, and is notifying
-		if err := cm.Settle(t.Context(), b); err != nil || observed.Load() == 0 {
-			t.Errorf("settled with %v before the commit was observed", err)
+		if err := cm.CommitLast(t.Context(), b); err != nil || observed.Load() == 0 {
+			t.Errorf("committed with %v before the commit was observed", err)
 		}
 	})
 }

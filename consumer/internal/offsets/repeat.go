@@ -91,7 +91,7 @@ func (c *Committer) askRepeats(ctx context.Context, now time.Time) {
 	}
 	if len(due) > 0 {
 		c.repeating = true
-		c.ask(ctx, c.options.Store.Fetch, question{trackers: due}, SettleTimeout, c.repeats)
+		c.ask(ctx, c.options.Store.Fetch, question{trackers: due}, LastCommitTimeout, c.repeats)
 	}
 }
 

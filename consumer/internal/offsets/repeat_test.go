@@ -141,7 +141,7 @@ func TestReleaseRestoresAnUnmarkedPosition(t *testing.T) {
 					p := tp("t", 0)
 					tr := openAt(t, cm, p, 42)
 					store.Set(map[kiel.Partition]Stored{p: c.found})
-					if err := cm.Settle(t.Context(), tr); err != nil {
+					if err := cm.CommitLast(t.Context(), tr); err != nil {
 						t.Error(err)
 					}
 					if got := store.Get(p); got.Offset != c.want.Offset {
@@ -164,7 +164,7 @@ func TestReleasesTravelTogether(t *testing.T) {
 		commits := len(store.Commits())
 		done := make(chan error)
 		for _, tr := range trackers {
-			go func() { done <- cm.Settle(t.Context(), tr) }()
+			go func() { done <- cm.CommitLast(t.Context(), tr) }()
 		}
 		for range trackers {
 			if err := <-done; err != nil {
@@ -201,7 +201,7 @@ func TestReleaseGoesOnWithoutTheStore(t *testing.T) {
 					defer close(store.Slow)
 				}
 				start := time.Now()
-				if err := cm.Settle(t.Context(), tr); err != nil {
+				if err := cm.CommitLast(t.Context(), tr); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(start); took > time.Second || (took < time.Second) != (store.Refuse != nil) {
@@ -231,7 +231,7 @@ func TestReleaseWaitsForNoOtherCommit(t *testing.T) {
 		busy.Mark(1, "")
 		time.Sleep(2 * time.Second) // its commit is under way
 		start := time.Now()
-		if err := cm.Settle(t.Context(), tr); err != nil {
+		if err := cm.CommitLast(t.Context(), tr); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(start); took != time.Second {
@@ -267,9 +267,9 @@ func TestReleaseAfterASilentRead(t *testing.T) {
 		store.Clear()
 		store.hangs.Store(1)
 		released := make(chan error)
-		go func() { released <- cm.Settle(t.Context(), first) }()
+		go func() { released <- cm.CommitLast(t.Context(), first) }()
 		time.Sleep(500 * time.Millisecond)
-		if err := cm.Settle(t.Context(), second); err != nil {
+		if err := cm.CommitLast(t.Context(), second); err != nil {
 			t.Error(err)
 		}
 		if err := <-released; err != nil {
@@ -290,7 +290,7 @@ func TestNothingIsRestoredForALostClaim(t *testing.T) {
 		}
 		store.Clear()
 		claim.distrust.Store(true)
-		if err := cm.Settle(t.Context(), tr); err != nil {
+		if err := cm.CommitLast(t.Context(), tr); err != nil {
 			t.Error(err)
 		}
 		if len(store.Fetches()) > 0 || store.Get(tp("t", 0)).Offset != -1 {
@@ -313,7 +313,7 @@ func TestRepeatIsTriedAgain(t *testing.T) {
 			t.Errorf("%d lines in 20 minutes", n)
 		}
 		close(store.HoldFetch)
-		time.Sleep(retryRead + SettleTimeout + 2*time.Second)
+		time.Sleep(retryRead + LastCommitTimeout + 2*time.Second)
 		synctest.Wait()
 		if got := store.Get(p).Offset; got != 42 {
 			t.Errorf("stored %d when the store answers again, want 42", got)
@@ -331,7 +331,7 @@ func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
 		"a mark is committed": func(_ *Committer, tr *Tracker) { tr.Mark(43, "") },
 		"the partition is given up": func(cm *Committer, tr *Tracker) {
 			tr.LeaveAlone() // so that the release need not ask
-			if err := cm.Settle(context.Background(), tr); err != nil {
+			if err := cm.CommitLast(context.Background(), tr); err != nil {
 				panic(err)
 			}
 		},
@@ -349,7 +349,7 @@ func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
 				change(cm, tr)
 				time.Sleep(time.Minute)
 				close(store.HoldFetch)
-				time.Sleep(retryRead + SettleTimeout + 2*time.Second)
+				time.Sleep(retryRead + LastCommitTimeout + 2*time.Second)
 				synctest.Wait()
 				if n := strings.Count(log.String(), "msg=recovered kind=offsets"); n != 1 {
 					t.Errorf("%d lines tell that it works again: %s", n, log.String())

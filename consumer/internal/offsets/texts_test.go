@@ -77,8 +77,8 @@ func TestTextThatKafkaRefuses(t *testing.T) {
 				}
 				tr.Reset(10, long)
 				began := time.Now()
-				if err := cm.Settle(t.Context(), tr); err != nil || time.Since(began) > 0 {
-					t.Errorf("settled after %v: %v", time.Since(began), err)
+				if err := cm.CommitLast(t.Context(), tr); err != nil || time.Since(began) > 0 {
+					t.Errorf("committed after %v: %v", time.Since(began), err)
 				}
 				if s := store.Get(p); s.Offset != 10 || s.Text != "" || *refusals != 1 || said.first != 1 {
 					t.Errorf("stored %+v, %+v", s, said)
@@ -139,8 +139,8 @@ func TestTextRefusedAtTheRelease(t *testing.T) {
 					}
 				}
 				began := time.Now()
-				if err := cm.Settle(t.Context(), tr); err != nil || time.Since(began) > 0 {
-					t.Errorf("settled after %v: %v", time.Since(began), err)
+				if err := cm.CommitLast(t.Context(), tr); err != nil || time.Since(began) > 0 {
+					t.Errorf("committed after %v: %v", time.Since(began), err)
 				}
 				if s := store.Get(p); s.Offset != 5 || s.Text != "" || said.first != 1 {
 					t.Errorf("stored %+v, %+v", s, said)
@@ -177,8 +177,8 @@ func TestOffsetRefusedForGood(t *testing.T) {
 			t.Errorf("the oldest mark that is not stored is said to be of %v ago", time.Since(at))
 		}
 		began := time.Now()
-		if err := cm.Settle(t.Context(), tr); !errors.Is(err, ErrTooLarge) || time.Since(began) > 0 {
-			t.Errorf("settled after %v: %v", time.Since(began), err)
+		if err := cm.CommitLast(t.Context(), tr); !errors.Is(err, ErrTooLarge) || time.Since(began) > 0 {
+			t.Errorf("committed after %v: %v", time.Since(began), err)
 		}
 		if reported != 4 {
 			t.Errorf("reported %d times", reported)

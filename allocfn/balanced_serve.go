@@ -2,9 +2,9 @@ package allocfn
 
 import "slices"
 
-// settle takes the pairs in order. A partition whose first choice is full is refused, and its best pair with a member that is
+// serveAll takes the pairs in order. A partition whose first choice is full is refused, and its best pair with a member that is
 // open then comes up again in its turn. The result does not depend on cut, see sure.
-func (b *balance) settle(cut int) {
+func (b *balance) serveAll(cut int) {
 	order, ends, ok := b.sure(cut)
 	if !ok {
 		cut = 0

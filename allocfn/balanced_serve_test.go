@@ -39,7 +39,7 @@ func TestCutDoesNotMatter(t *testing.T) {
 			}
 			b = balanceOf(in)
 			b.choose()
-			b.settle(cut)
+			b.serveAll(cut)
 			if cut == 0 {
 				want = b.owner
 			}
