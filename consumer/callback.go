@@ -42,7 +42,7 @@ type callbacks struct {
 
 func newCallbacks(limit time.Duration, log *slog.Logger, errs *errlog.Log, report func(error), leave context.CancelCauseFunc) *callbacks {
 	u := &callbacks{log: log, report: report, leave: leave}
-	u.Guard, u.Limit, u.Stuck = usercall.Guard{Err: ownership.ErrCallback, Log: errs}, limit, u.reportStuck
+	u.Guard, u.Limit, u.Stuck = usercall.Guard{Package: "consumer", Err: ownership.ErrCallback, Log: errs}, limit, u.reportStuck
 	return u
 }
 

@@ -44,7 +44,7 @@ func newCallbacks(o *Owner) *callbacks {
 }
 
 func (u *callbacks) guard() usercall.Guard {
-	return usercall.Guard{Err: ErrCallback, Log: u.o.troubles}
+	return usercall.Guard{Package: pkg, Err: ErrCallback, Log: u.o.troubles}
 }
 
 // stuck has the loop told of a call that takes too long.

@@ -153,10 +153,10 @@ func TestPanics(t *testing.T) {
 		}
 		all := errors.Join(a.errors()...)
 		for _, want := range []string{
-			"callback panicked: Observer: observer of claimed", "callback panicked: Observer: observer of released",
-			"u:0: ownership: callback panicked: Accept: picky",
-			"handler returned while the partition is owned: t:0: ownership: callback panicked: handler of t:0: boom",
-			"handler of t:1 ended: ownership: callback panicked: handler of t:1: context canceled",
+			"ownership: callback panicked or ended its goroutine: Observer: observer of claimed", "goroutine: Observer: observer of released",
+			"ownership: u:0: partition not claimed: callback panicked or ended its goroutine: Accept: picky",
+			"ownership: t:0: handler returned while the partition is owned: callback panicked or ended its goroutine: handler of t:0: boom",
+			"ownership: callback panicked or ended its goroutine: handler of t:1: context canceled",
 		} {
 			if !strings.Contains(fmt.Sprint(all), want) {
 				t.Errorf("not told of %q", want)
@@ -221,7 +221,7 @@ func TestGoexit(t *testing.T) {
 			t.Errorf("run: %v", a.err)
 		}
 		all := errors.Join(a.errors()...)
-		for _, want := range []string{"Observer: runtime.Goexit", "u:0: ownership: callback panicked: Accept: runtime.Goexit", "handler of t:0: runtime.Goexit", "handler of t:1: runtime.Goexit"} {
+		for _, want := range []string{"Observer: runtime.Goexit", "u:0: partition not claimed: callback panicked or ended its goroutine: Accept: runtime.Goexit", "handler of t:0: runtime.Goexit", "handler of t:1: runtime.Goexit"} {
 			if !strings.Contains(fmt.Sprint(all), want) {
 				t.Errorf("not told of %q", want)
 			}

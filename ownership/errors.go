@@ -6,35 +6,36 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 var (
 	// ErrRevoked is the cause with which a handler's context ends when its
 	// partition goes to another member, or this one leaves. The claim still
 	// stands: finish, commit, return.
-	ErrRevoked = errors.New("ownership: partition revoked")
+	ErrRevoked = errors.New("partition revoked")
 	// ErrLost is the cause with which a claim's context ends, and a handler's
 	// with it, when the partition may belong to another already: trust ended
 	// (the cause then wraps the session's too), the claim vanished, or the
 	// handler took longer than RebalanceTimeout. Nothing may be committed.
-	ErrLost = errors.New("ownership: partition lost")
+	ErrLost = errors.New("partition lost")
 	// ErrStuck tells of a handler, an observer or a release that did not end in
 	// time. See [StuckError] for handlers.
-	ErrStuck = errors.New("ownership: stuck")
+	ErrStuck = errors.New("stuck")
 	// ErrStopped says that the allocator has ended, and Run with it, though nobody asked it to.
-	ErrStopped = errors.New("ownership: stopped")
+	ErrStopped = errors.New("stopped")
 	// ErrUnclaimed tells of a partition that this member should own and does
 	// not claim: its name can't be a znode's, the Accept option refused it, or
 	// the session has no room for more claims (then session.ErrEphemeralBudget
 	// is wrapped too).
-	ErrUnclaimed = errors.New("ownership: partition not claimed")
+	ErrUnclaimed = errors.New("partition not claimed")
 	// ErrPersistentClaim tells of partitions that this member should own and can't
 	// claim, because in the place of the claim stands a znode that belongs to no
 	// session, a backup's or a mistake's: it does not go by itself, and nobody can
 	// know whether somebody works on the partition. The text names the znodes, or
 	// the first of many: they have to be deleted by hand. Then the partition is
 	// claimed at once. Until then it is told again once per session timeout.
-	ErrPersistentClaim = errors.New("ownership: a persistent znode blocks the partition")
+	ErrPersistentClaim = errors.New("a persistent znode blocks the partition")
 	// ErrForeignClaim tells of partitions that this member should own and can't
 	// claim, because in the place of the claim stands an ephemeral znode that is
 	// no member's: its data is no claim's record, or it has stood for the session
@@ -43,18 +44,29 @@ var (
 	// that has the session ends. Then the partition is claimed at once. Until then
 	// it is told again once per session timeout. A member that leaves, and whose
 	// RebalanceTimeout is longer than this one's, looks the same while it drains.
-	ErrForeignClaim = errors.New("ownership: a foreign znode blocks the partition")
+	ErrForeignClaim = errors.New("a foreign znode blocks the partition")
 	// ErrCallback tells of a handler, or a callback of the options, that
 	// panicked, or ended its goroutine; the text names the panic. A handler that
 	// did has returned, a partition for which Accept did is not claimed, and the
 	// next calls of Observer and OnError are made all the same. OnError is not told
 	// of its own.
-	ErrCallback = errors.New("ownership: callback panicked")
+	ErrCallback = errors.New("callback panicked or ended its goroutine")
 	// ErrHandler tells of a handler that returned while its partition was
 	// still owned. It is called again after a pause. The handler's own error is
 	// wrapped too.
-	ErrHandler = errors.New("ownership: handler returned while the partition is owned")
+	ErrHandler = errors.New("handler returned while the partition is owned")
 )
+
+// pkg names this package in its errors.
+const pkg = "ownership"
+
+// exported returns an error of this package as users get it; nil for nil.
+func exported(err error) error {
+	if err == nil {
+		return nil
+	}
+	return operr.New(pkg, "", "", err)
+}
 
 // PartitionError is an error of one partition, as OnError gets it. Its text is that of Err, which names the partition.
 type PartitionError struct {
@@ -77,8 +89,11 @@ type StuckError struct {
 }
 
 // Error names the partition and the time.
-func (e *StuckError) Error() string {
-	return fmt.Sprintf("ownership: stuck: the handler of %s has not returned for %v after the end of its context", e.Partition, e.For)
+func (e *StuckError) Error() string { return pkg + ": " + e.Text() }
+
+// Text is Error without the name of the package, for texts that name another one.
+func (e *StuckError) Text() string {
+	return fmt.Sprintf("%v: the handler of %s has not returned for %v after the end of its context", ErrStuck, e.Partition, e.For)
 }
 
 // Is makes it an [ErrStuck].

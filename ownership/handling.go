@@ -3,9 +3,9 @@ package ownership
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/status"
 )
@@ -136,9 +136,12 @@ func (l *loop) onReturn(p *part, c *Claim, began time.Time, err error) {
 				l.step(p)
 			}
 		})
-		l.failedPart(troubleHandler, p.id, fmt.Errorf("%w: %s: %w", ErrHandler, p.id, err))
+		l.failedPart(troubleHandler, p.id, operr.New("", "", p.id.String(), operr.Because(ErrHandler, err)))
 	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrRevoked) && !errors.Is(err, ErrLost):
-		l.failedPart(troubleHandler, p.id, fmt.Errorf("ownership: handler of %s ended: %w", p.id, err))
+		if !errors.Is(err, ErrCallback) { // that one names the handler
+			err = operr.New("", "handler of", p.id.String(), err)
+		}
+		l.failedPart(troubleHandler, p.id, err)
 	}
 	l.step(p)
 }
@@ -226,8 +229,8 @@ func (l *loop) onVanished(p *part, c *Claim, err error) {
 	if p.claim != c {
 		return
 	}
-	cause := fmt.Errorf("%w: %w", ErrLost, err)
-	l.failedPart(troubleVanished, p.id, fmt.Errorf("ownership: %s: %w", p.id, cause))
+	cause := operr.Because(ErrLost, err)
+	l.failedPart(troubleVanished, p.id, operr.New("", "", p.id.String(), cause))
 	l.limitVanished(p)
 	if p.opened && time.Since(p.openedAt) >= steady {
 		p.vanished = 0
@@ -281,7 +284,7 @@ func (l *loop) onOvertime(p *part) {
 	l.o.metrics.drainTimeouts.Inc()
 	l.o.metrics.revokeFailed.Inc()
 	if p.claim != nil {
-		l.closeClaim(p, Lost, fmt.Errorf("%w: %w", ErrLost, stuck))
+		l.closeClaim(p, Lost, operr.Because(ErrLost, stuck))
 	}
 	l.step(p)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -24,7 +25,7 @@ import (
 func Inspect(ctx context.Context, s *session.Session, group string) (*status.Group, error) {
 	g, err := allocator.Inspect(ctx, s, group)
 	if err != nil {
-		return nil, fmt.Errorf("ownership: %w", err)
+		return nil, operr.New(pkg, "", "", err)
 	}
 	for {
 		inc, err := s.Incarnation(ctx)
@@ -36,7 +37,7 @@ func Inspect(ctx context.Context, s *session.Session, group string) (*status.Gro
 			return g, nil
 		}
 		if !session.Retryable(err) || ctx.Err() != nil {
-			return nil, fmt.Errorf("ownership: inspect group %.120q: %w", group, err)
+			return nil, operr.New(pkg, "inspect group", fmt.Sprintf("%.120q", group), err)
 		}
 	}
 }
@@ -98,7 +99,7 @@ func (r *inspection) run(ctx context.Context) error {
 func (r *inspection) children(ctx context.Context, path string) ([]string, error) {
 	names, _, err := r.inc.Children(ctx, path)
 	if err != nil && !errors.Is(err, session.ErrNoNode) {
-		return nil, fmt.Errorf("list %s: %w", path, err)
+		return nil, operr.New("", "list", path, err)
 	}
 	return names, nil
 }
@@ -128,7 +129,7 @@ func (r *inspection) readOne(ctx context.Context, path string) (claimed, error) 
 	case errors.Is(err, session.ErrNoAuth):
 		return claimed{exists: true, bad: err}, nil
 	case err != nil:
-		return claimed{}, fmt.Errorf("read %s: %w", path, err)
+		return claimed{}, operr.New("", "read", path, err)
 	}
 	c := claimed{stat: stat, exists: true}
 	c.Record, c.bad = claims.Decode(data)

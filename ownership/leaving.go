@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -35,7 +36,7 @@ func (l *loop) run(ctx context.Context) error {
 	l.handle(ctx)
 
 	errs := l.abandon()
-	left := Event{Kind: Left, Version: l.version(), Err: l.err}
+	left := Event{Kind: Left, Version: l.version(), Err: exported(l.err)}
 	if l.err == nil {
 		left.Reason = status.NewReason(status.Stopped)
 	}
@@ -162,7 +163,7 @@ func (l *loop) onAllocatorEnd(err error) {
 		if err == nil {
 			l.err = fmt.Errorf("%w: the allocator has ended", ErrStopped)
 		}
-		l.o.log.Error("allocator ended", "error", l.err)
+		l.o.log.Error("allocator ended", "error", exported(l.err))
 	}
 	l.drainAll()
 }
@@ -183,7 +184,7 @@ func (l *loop) abandon() (errs []error) {
 			standing++
 		}
 		if c := p.claim; c != nil {
-			cause := fmt.Errorf("%w: %w", ErrLost, ErrStuck)
+			cause := operr.Because(ErrLost, ErrStuck)
 			l.sayOf(c, l.event(Lost, c, status.NewReason(status.Stuck), cause), nil)
 			l.drop(p, status.Stuck, cause)
 		}

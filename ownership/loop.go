@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -178,7 +179,7 @@ func (l *loop) followSession(ctx context.Context) {
 			end(ErrLost)
 			return
 		}
-		cause := fmt.Errorf("%w: %w", ErrLost, context.Cause(inc.Context()))
+		cause := operr.Because(ErrLost, context.Cause(inc.Context()))
 		end(cause) // all handlers at once
 		l.post(func() { l.onDistrust(inc, cause) })
 	}
@@ -202,7 +203,7 @@ func (l *loop) followWatch(ctx context.Context, inc *session.Incarnation, watch 
 // onSessionEnd: the session is closed, or failed for good.
 func (l *loop) onSessionEnd(err error) {
 	if l.err == nil && l.phase == working {
-		l.err = fmt.Errorf("ownership: %w", err)
+		l.err = err
 	}
 	l.zk = nil
 	for _, p := range l.parts {

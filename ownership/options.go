@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 const (
@@ -67,13 +68,13 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	if o.RebalanceTimeout < 0 {
-		errs = append(errs, fmt.Errorf("ownership: option RebalanceTimeout: %v is negative", o.RebalanceTimeout))
+		errs = append(errs, operr.New("", "option RebalanceTimeout", "", fmt.Errorf("%v is negative", o.RebalanceTimeout)))
 	}
 	if o.StopTimeout < 0 {
-		errs = append(errs, fmt.Errorf("ownership: option StopTimeout: %v is negative", o.StopTimeout))
+		errs = append(errs, operr.New("", "option StopTimeout", "", fmt.Errorf("%v is negative", o.StopTimeout)))
 	}
 	if len(errs) > 0 {
-		return o, errors.Join(errs...)
+		return o, operr.New(pkg, "", "", errors.Join(errs...))
 	}
 	o.RebalanceTimeout = cmp.Or(o.RebalanceTimeout, defaultRebalanceTimeout)
 	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -62,14 +61,14 @@ type Owner struct {
 // the allocator itself; a must not be run by anybody else. New does no I/O.
 func New(a *allocator.PartitionAllocator, h Handler, opts Options) (*Owner, error) {
 	if a == nil {
-		return nil, errors.New("ownership: the allocator is nil")
+		return nil, operr.New(pkg, "", "", errors.New("the allocator is nil"))
 	}
 	return newOwner(allocation{a}, h, opts)
 }
 
 func newOwner(src source, h Handler, opts Options) (*Owner, error) {
 	if h == nil {
-		return nil, errors.New("ownership: the handler is nil")
+		return nil, operr.New(pkg, "", "", errors.New("the handler is nil"))
 	}
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -77,7 +76,7 @@ func newOwner(src source, h Handler, opts Options) (*Owner, error) {
 	}
 	m, shown := promreg.New(opts.Registerer, src.Group(), newMetrics)
 	if err := shown.Complete(); err != nil {
-		return nil, fmt.Errorf("ownership: %w", err)
+		return nil, operr.New(pkg, "", "", err)
 	}
 	m.info.WithLabelValues(src.Name(), version()).Set(0)
 	log := opts.Logger.With("component", "ownership", "group", src.Group(), "member", src.Name())
@@ -133,7 +132,7 @@ func (o *Owner) Owned() []Info { return o.board.list() }
 // nothing and returns nil. A second call returns [kiel.ErrRunTwice].
 func (o *Owner) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
-		return operr.New("ownership", "", "", kiel.ErrRunTwice)
+		return operr.New(pkg, "", "", kiel.ErrRunTwice)
 	}
 	defer close(o.done)
 	select {
@@ -144,17 +143,17 @@ func (o *Owner) Run(ctx context.Context) error {
 	defer o.session.KeepOpen()()
 	hide, err := o.shown.Show()
 	if err != nil {
-		o.err = errors.Join(fmt.Errorf("ownership: run: %w", err), o.endSource(ctx))
+		o.err = exported(errors.Join(err, o.endSource(ctx)))
 		return o.err
 	}
 	defer hide()
 	if ctx.Err() != nil { // the session may have ended with it, before we held it
-		o.err = o.endSource(ctx)
+		o.err = exported(o.endSource(ctx))
 		return o.err
 	}
 	l := newLoop(ctx, o)
 	o.loop.Store(l)
-	o.err = l.run(ctx)
+	o.err = exported(l.run(ctx))
 	return o.err
 }
 
@@ -179,6 +178,6 @@ func (o *Owner) Stop(ctx context.Context) error {
 	case <-o.done:
 		return o.err
 	case <-ctx.Done():
-		return fmt.Errorf("ownership: stop: %w", context.Cause(ctx))
+		return operr.New(pkg, "stop", "", context.Cause(ctx))
 	}
 }

@@ -2,10 +2,10 @@ package ownership
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -24,7 +24,7 @@ func (l *loop) followPlans(ctx context.Context) {
 			}
 		}
 		for id, err := range l.o.users.accept(named) {
-			refused[id] = fmt.Errorf("%w: %s: %w", ErrUnclaimed, id, err)
+			refused[id] = operr.New("", "", id.String(), operr.Because(ErrUnclaimed, err))
 		}
 		l.post(func() {
 			l.plan, l.refused = p, refused
@@ -107,7 +107,7 @@ func (l *loop) reportRefused() {
 // checkName returns why a partition can't be claimed because of its name.
 func (l *loop) checkName(id kiel.Partition) error {
 	if err := l.o.paths.Check(id); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnclaimed, err)
+		return operr.Because(ErrUnclaimed, err)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // settle notes that the first claims of this incarnation are settled, once they are.
@@ -57,7 +59,7 @@ func (o *Owner) Alive(ctx context.Context) error {
 			return o.source.alive(ctx)
 		}
 		if !errors.Is(err, ErrStopped) {
-			return fmt.Errorf("ownership: the loop does not answer: %w", err)
+			return operr.New(pkg, "", "the loop does not answer", err)
 		}
 	}
 	select {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 )
@@ -117,7 +118,7 @@ func (l *loop) sendClaims() {
 			l.wait(p)
 		case claims.Unsure:
 			l.o.metrics.claims.WithLabelValues(resultTimeout).Inc()
-			l.warn(troubleUnsure, p.id.String(), fmt.Errorf("ownership: claim without an answer: %w", f.Err))
+			l.warn(troubleUnsure, p.id.String(), operr.New("", "claim without an answer", "", f.Err))
 			p.held = heldUnsure
 		case claims.Unsent:
 			// The loop is about to hear why, or has already.
@@ -144,7 +145,7 @@ func (l *loop) reportRoom() {
 		return
 	}
 	l.o.metrics.claimFailed.Inc()
-	l.failed(troubleRoom, "", fmt.Errorf("%w: %d partitions: %w", ErrUnclaimed, l.full, session.ErrEphemeralBudget))
+	l.failed(troubleRoom, "", operr.Because(fmt.Errorf("%w: %d partitions", ErrUnclaimed, l.full), session.ErrEphemeralBudget))
 }
 
 // roomAgain tries again what had no room.
@@ -172,7 +173,7 @@ func (l *loop) wait(p *part) {
 	late := l.after(l.o.opts.RebalanceTimeout, func() {
 		if ctx.Err() == nil {
 			l.o.metrics.divergence.Inc()
-			l.warn(troubleHeld, p.id.String(), fmt.Errorf("ownership: %s: the claim of %.80q has stood for %v", p.id, p.holder, l.o.opts.RebalanceTimeout))
+			l.warn(troubleHeld, p.id.String(), fmt.Errorf("%s: the claim of %.80q has stood for %v", p.id, p.holder, l.o.opts.RebalanceTimeout))
 			p.late = true
 			l.account(p)
 		}
@@ -280,11 +281,11 @@ func (l *loop) sendReleases() {
 			}
 			if time.Since(p.badSince) > inc.Timeout() {
 				// Nobody shall wait for ever.
-				l.o.session.GiveUp(fmt.Errorf("%w: %w", ErrStuck, f.Err))
+				l.o.session.GiveUp(operr.Because(ErrStuck, f.Err))
 			}
 		default:
 			p.held = heldUnsure
-			l.warn(troubleUnsure, p.id.String(), fmt.Errorf("ownership: release without a clear answer: %w", f.Err))
+			l.warn(troubleUnsure, p.id.String(), operr.New("", "release without a clear answer", "", f.Err))
 			if p.failures++; p.failures > 2 {
 				l.pause(p, f.Err)
 			}

@@ -81,7 +81,7 @@ func TestStatus(t *testing.T) {
 		w.assignFor(joinedB, map[string]string{"a": "t:0 t:1 t:2 t:3 t:4", "b": "u:0"})
 		time.Sleep(10 * time.Second)
 		a.wantStates(map[string]string{
-			"t:0": "owned", "t:1": "waiting, the claim of b", "t:2": "blocked, a znode that no session owns", "t:3": "blocked, ownership: partition not claimed: t:3: no thanks",
+			"t:0": "owned", "t:1": "waiting, the claim of b", "t:2": "blocked, a znode that no session owns", "t:3": "blocked, t:3: partition not claimed: no thanks",
 			"t:4": "resting, a pause", "u:0": "elsewhere",
 		})
 		g := a.owner.Status()
@@ -136,7 +136,7 @@ func TestStatusOfWhatCanNotBeClaimed(t *testing.T) {
 		w.assign(map[string]string{"b": "t:0"})
 		b := w.join("b", memberOptions{session: session.Options{ACL: session.WorldACL(session.PermRead)}})
 		w.within(time.Minute, "told", func() bool { return b.told(session.ErrNoAuth) > 3 })
-		b.wantStates(map[string]string{"t:0": "claiming, a pause after an error: ownership: "})
+		b.wantStates(map[string]string{"t:0": "claiming, a pause after an error: create /kiel/groups/g/owners: "})
 	})
 }
 

@@ -26,17 +26,26 @@ const (
 
 // failed reports an error: in the log, unless it had many of the kind lately, and to OnError.
 func (l *loop) failed(kind, about string, err error) {
+	if _, ok := err.(*StuckError); !ok { //nolint:errorlint // not what it wraps: that one names the package itself
+		err = exported(err)
+	}
+	l.report(kind, about, err)
+}
+
+func (l *loop) report(kind, about string, err error) {
 	l.o.troubles.Failed(kind, about, err)
 	l.o.users.report(err)
 }
 
 // failedPart is failed for an error of one partition.
 func (l *loop) failedPart(kind string, id kiel.Partition, err error) {
-	l.failed(kind, id.String(), &PartitionError{Partition: id, Err: err})
+	l.report(kind, id.String(), &PartitionError{Partition: id, Err: exported(err)})
 }
 
 // warn logs what is put right without the user.
-func (l *loop) warn(kind, about string, err error) { l.o.troubles.FailedWarn(kind, about, err) }
+func (l *loop) warn(kind, about string, err error) {
+	l.o.troubles.FailedWarn(kind, about, exported(err))
+}
 
 // recovered ends the trouble of that kind, if there is any.
 func (l *loop) recovered(kind, about string) { l.o.troubles.OK(kind, about) }

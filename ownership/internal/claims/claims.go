@@ -9,11 +9,11 @@ package claims
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -211,7 +211,7 @@ func (r *round) claimRefused(ctx context.Context, id kiel.Partition, op int, err
 	case op == owner && errors.Is(err, session.ErrNoNode) && r.makeParents(ctx):
 		return true
 	default:
-		r.say(Forbidden, r.why(fmt.Errorf("ownership: claim %s: %w", id, err)), id)
+		r.say(Forbidden, r.why(operr.New("", "claim", id.String(), err)), id)
 		return false
 	}
 }
@@ -225,7 +225,7 @@ func (r *round) claimFailed(ids []kiel.Partition, err error) {
 	case errors.Is(err, session.ErrEphemeralBudget):
 		r.say(NoRoom, err, ids...)
 	default:
-		r.say(Forbidden, fmt.Errorf("ownership: claim: %w", err), ids...)
+		r.say(Forbidden, operr.New("", "claim", "", err), ids...)
 	}
 }
 
@@ -246,7 +246,7 @@ func (r *round) makeParents(ctx context.Context) bool {
 	}
 	for _, path := range []string{r.paths.Owners, r.paths.Epochs} {
 		if err := r.inc.EnsurePath(ctx, path); err != nil {
-			r.noParents = fmt.Errorf("ownership: create %s: %w", path, err)
+			r.noParents = operr.New("", "create", path, err)
 			return false
 		}
 	}

@@ -3,10 +3,10 @@ package claims
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -67,13 +67,13 @@ func (r *round) makeEpochs(ctx context.Context, ids []kiel.Partition) []kiel.Par
 			case errors.Is(err, session.ErrNoNode) && r.makeParents(ctx):
 				return true
 			default:
-				fail(r.why(fmt.Errorf("ownership: create %s: %w", r.paths.Epoch(id), err)), id)
+				fail(r.why(operr.New("", "create", r.paths.Epoch(id), err)), id)
 			}
 			return false
 		},
 		failed: func(ids []kiel.Partition, err error) {
 			if !errors.Is(err, session.ErrUncertain) {
-				fail(fmt.Errorf("ownership: create epochs: %w", err), ids...)
+				fail(operr.New("", "create epochs", "", err), ids...)
 			}
 		},
 	}.send(ctx, r.missing(ids))

@@ -3,10 +3,10 @@ package claims
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
 )
@@ -36,12 +36,12 @@ type listing struct {
 // some were created or deleted; anew reports whether it has.
 func (w *Wire) List(ctx context.Context, inc *session.Incarnation) (names Names, anew bool, err error) {
 	if err := inc.Sync(ctx, w.paths.Owners); err != nil {
-		return nil, false, fmt.Errorf("ownership: sync %s: %w", w.paths.Owners, err)
+		return nil, false, operr.New("", "sync", w.paths.Owners, err)
 	}
 	if last := w.listed.Load(); last != nil && last.history == inc.History() {
 		exists, stat, err := inc.Exists(ctx, w.paths.Owners)
 		if err != nil {
-			return nil, false, fmt.Errorf("ownership: list %s: %w", w.paths.Owners, err)
+			return nil, false, operr.New("", "list", w.paths.Owners, err)
 		}
 		if exists && watched.SameChildren(stat, last.stat) {
 			return last.names, false, nil
@@ -49,7 +49,7 @@ func (w *Wire) List(ctx context.Context, inc *session.Incarnation) (names Names,
 	}
 	names, stat, err := inc.Children(ctx, w.paths.Owners)
 	if err != nil && !errors.Is(err, session.ErrNoNode) {
-		return nil, false, fmt.Errorf("ownership: list %s: %w", w.paths.Owners, err)
+		return nil, false, operr.New("", "list", w.paths.Owners, err)
 	}
 	w.listed.Store(&listing{names, stat, inc.History()})
 	return names, true, nil

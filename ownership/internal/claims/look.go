@@ -3,10 +3,10 @@ package claims
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -33,7 +33,7 @@ func (w *Wire) Look(ctx context.Context, inc *session.Incarnation, ids []kiel.Pa
 	err := inc.Sync(ctx, w.paths.Owners)
 	return each(ids, func(id kiel.Partition) Finding {
 		if err != nil {
-			return unread(id, fmt.Errorf("ownership: sync %s: %w", w.paths.Owners, err))
+			return unread(id, operr.New("", "sync", w.paths.Owners, err))
 		}
 		return w.lookAt(ctx, inc, id)
 	})
@@ -45,13 +45,13 @@ func (w *Wire) lookAt(ctx context.Context, inc *session.Incarnation, id kiel.Par
 	case errors.Is(err, session.ErrNoNode):
 		return Finding{ID: id, Fate: Gone}
 	case err != nil:
-		return unread(id, fmt.Errorf("ownership: look at %s: %w", w.paths.Owner(id), err))
+		return unread(id, operr.New("", "look at", w.paths.Owner(id), err))
 	case !w.ours(inc, data, owner):
 		return Finding{ID: id, Fate: Taken}
 	}
 	exists, epoch, err := inc.Exists(ctx, w.paths.Epoch(id))
 	if err != nil {
-		return unread(id, fmt.Errorf("ownership: look at %s: %w", w.paths.Epoch(id), err))
+		return unread(id, operr.New("", "look at", w.paths.Epoch(id), err))
 	}
 	return Finding{
 		ID: id, Fate: Ours, Token: owner.Czxid, Seen: owner.Mzxid, EpochVersion: epoch.Version,
@@ -98,17 +98,17 @@ func (w *Wire) Check(ctx context.Context, inc *session.Incarnation, claims []Fin
 func (w *Wire) check(ctx context.Context, inc *session.Incarnation, c Finding) (Finding, error) {
 	exists, owner, err := inc.Exists(ctx, w.paths.Owner(c.ID))
 	if err != nil {
-		return c, fmt.Errorf("look at %s: %w", w.paths.Owner(c.ID), err)
+		return c, operr.New("", "look at", w.paths.Owner(c.ID), err)
 	}
 	if !exists || owner.Czxid != c.Token || owner.EphemeralOwner != inc.SessionID() {
-		return c, fmt.Errorf("%s: %w", w.paths.Owner(c.ID), errVanished)
+		return c, operr.New("", "", w.paths.Owner(c.ID), errVanished)
 	}
 	exists, epoch, err := inc.Exists(ctx, w.paths.Epoch(c.ID))
 	if err != nil {
-		return c, fmt.Errorf("look at %s: %w", w.paths.Epoch(c.ID), err)
+		return c, operr.New("", "look at", w.paths.Epoch(c.ID), err)
 	}
 	if !exists || epoch.Mzxid != c.Token {
-		return c, fmt.Errorf("%s: %w", w.paths.Epoch(c.ID), errVanished)
+		return c, operr.New("", "", w.paths.Epoch(c.ID), errVanished)
 	}
 	c.Fate, c.Seen = Ours, owner.Mzxid
 	return c, nil
@@ -126,7 +126,7 @@ func (w *Wire) Await(ctx context.Context, inc *session.Incarnation, id kiel.Part
 		case errors.Is(err, session.ErrNoNode), ended(err):
 			return Finding{ID: id, Fate: Gone}
 		case err != nil:
-			return Finding{ID: id, Fate: Forbidden, Err: fmt.Errorf("ownership: wait for %s: %w", w.paths.Owner(id), err)}
+			return Finding{ID: id, Fate: Forbidden, Err: operr.New("", "wait for", w.paths.Owner(id), err)}
 		}
 		if w.ours(inc, data, owner) {
 			watch.Stop()

@@ -2,9 +2,11 @@ package claims
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -29,7 +31,7 @@ func (p Paths) Check(id kiel.Partition) error {
 		return fmt.Errorf("%q has a slash, no znode can have that name", name)
 	}
 	if err := session.CheckPath(p.Owners + "/" + name); err != nil {
-		return fmt.Errorf("%q: %w", name, err)
+		return operr.New("", "", strconv.Quote(name), err)
 	}
 	return nil
 }

@@ -3,8 +3,8 @@ package claims
 import (
 	"context"
 	"errors"
-	"fmt"
 
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -49,7 +49,7 @@ func (r *round) releaseRefused(ctx context.Context, c Finding, op int, err error
 	case errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNodeExists):
 		r.say(Unsure, nil, c.ID)
 	default:
-		r.say(Forbidden, fmt.Errorf("ownership: release %s: %w", c.ID, err), c.ID)
+		r.say(Forbidden, operr.New("", "release", c.ID.String(), err), c.ID)
 	}
 	return false
 }
@@ -62,7 +62,7 @@ func (r *round) releaseFailed(claims []Finding, err error) {
 	case ended(err):
 		fate, err = Gone, nil
 	default:
-		err = fmt.Errorf("ownership: release: %w", err)
+		err = operr.New("", "release", "", err)
 	}
 	for _, c := range claims {
 		r.say(fate, err, c.ID)

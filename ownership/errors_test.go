@@ -1,0 +1,73 @@
+package ownership_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr/operrtest"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+)
+
+// Each error that a user gets names the package, the operation or the partition, and the reason once.
+func TestErrorsNameAllOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		var lost error
+		w.assign(map[string]string{"a": "t:0 t:1 a/b:0"})
+		a := w.join("a", memberOptions{
+			Options: ownership.Options{RebalanceTimeout: 10 * time.Second, Accept: func(p kiel.Partition) error {
+				if p.ID == 1 {
+					return errors.New("no thanks")
+				}
+				return nil
+			}},
+			handler: func(ctx context.Context, c *ownership.Claim) error {
+				<-ctx.Done()
+				lost = context.Cause(c.Context())
+				return errors.New("ouch")
+			},
+		})
+		a.owns(5*time.Second, "t:0")
+		if err := w.srv.Delete(owners + "/t:0"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		find := func(target error, parts ...string) {
+			t.Helper()
+			for _, err := range a.errors() {
+				if errors.Is(err, target) {
+					operrtest.Once(t, err, "ownership", parts...)
+					return
+				}
+			}
+			t.Errorf("no error is a %v: %v", target, a.errors())
+		}
+		find(ownership.ErrUnclaimed, "partition not claimed", "a/b:0", "has a slash")
+		find(ownership.ErrLost, "ownership: t:0: partition lost: "+owners+"/t:0: the claim has gone")
+		if want := "partition lost: " + owners + "/t:0: the claim has gone, or is not the one that was made"; lost == nil || lost.Error() != want {
+			t.Errorf("the claim's context ended with %v, want %q", lost, want)
+		}
+		operrtest.Once(t, a.owner.Run(t.Context()), "ownership", "run was called before")
+		w.kill(a.sessionID())
+		time.Sleep(10 * time.Second)
+		if err := a.owner.Stop(t.Context()); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+	})
+	for want, make := range map[string]func() (*ownership.Owner, error){
+		"the allocator is nil": func() (*ownership.Owner, error) { return ownership.New(nil, nil, ownership.Options{}) },
+		"option StopTimeout: -1s is negative": func() (*ownership.Owner, error) {
+			return ownership.NewFromSource(newBrain(&session.Session{}, "g", "a"), func(context.Context, *ownership.Claim) error { return nil }, ownership.Options{StopTimeout: -time.Second})
+		},
+	} {
+		_, err := make()
+		operrtest.Once(t, err, "ownership", want)
+	}
+	operrtest.Once(t, &ownership.StuckError{Partition: part("t:0"), For: time.Minute}, "ownership", "stuck", "t:0", "1m0s")
+}
