@@ -219,15 +219,11 @@ func (m *membership) buildOwner() (err error) {
 	}
 	m.tree.path = m.allocator.GroupPath()
 	handler := func(ctx context.Context, cl *ownership.Claim) error { return m.own(ctx, cl) }
-	var observer func(ownership.Event) // with none, ownership waits for none
-	if m.observer != nil {
-		observer = m.observeOwner
-	}
 	m.owner, err = ownership.New(m.allocator, handler, ownership.Options{
 		RebalanceTimeout: set.RebalanceTimeout,
 		StopTimeout:      stopTimeout,
 		Accept:           m.accept,
-		Observer:         observer,
+		Observer:         m.observer,
 		OnError:          m.ownerError,
 		Logger:           set.Logger,
 		Registerer:       g.registerer,
@@ -404,7 +400,7 @@ func (m *membership) notifyAsync(e Event, then func()) *usercall.Call {
 	if m.observer == nil {
 		return nil
 	}
-	return m.users.Go(usercall.Callback{Kind: callObserver, About: string(e.Kind)}, func() error { m.notify(e); return nil }, func(err error) {
+	return m.users.Go(usercall.Callback{Kind: callObserver, About: string(e.Kind)}, func() error { m.observer(e); return nil }, func(err error) {
 		if err != nil {
 			m.group.pass(err)
 		}
@@ -421,19 +417,6 @@ func (m *membership) notifyCommitted(s offsets.Committed, observed func()) bool 
 		Kind: Committed, Topic: s.Partition.Topic, Partition: s.Partition.ID,
 		Token: s.Claim.Token(), Version: s.Claim.Version(), Offset: s.Offset, Since: s.Since,
 	}, observed) != nil
-}
-
-// notify calls the user's Observer, if there is one.
-func (m *membership) notify(e Event) {
-	if m.observer == nil {
-		return
-	}
-	switch e.Kind {
-	case Opened, Message, Committed:
-	default:
-		e.Offset = -1
-	}
-	m.observer(e)
 }
 
 // lateMark counts and logs a mark of a partition that is not open.
@@ -485,12 +468,4 @@ func (m *membership) allocatorError(_ context.Context, err error) {
 	if !errors.Is(err, allocator.ErrUnwantedTopic) {
 		m.group.pass(err)
 	}
-}
-
-// observeOwner passes ownership's events to the user's Observer. ownership reports panics itself.
-func (m *membership) observeOwner(e ownership.Event) {
-	m.notify(Event{
-		Kind: EventKind(e.Kind.String()), Topic: e.Topic, Partition: e.Partition, Token: e.Token,
-		Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err, Reason: e.Reason, Previous: e.Previous, Next: e.Next,
-	})
 }

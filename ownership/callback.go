@@ -78,7 +78,7 @@ func (u *callbacks) observed() bool { return u.o.opts.Observer != nil }
 
 // observe has the Observer called with an event about a partition, if still is true then, and calls then afterwards.
 func (u *callbacks) observe(e Event, still func() bool, then func()) {
-	u.observer.Put(usercall.Callback{Kind: callObserver, About: e.Kind.String()}, func() {
+	u.observer.Put(usercall.Callback{Kind: callObserver, About: string(e.Kind)}, func() {
 		defer then() // also after a panic
 		if still() {
 			u.o.opts.Observer(e)
@@ -90,7 +90,7 @@ func (u *callbacks) observe(e Event, still func() bool, then func()) {
 // about a partition in between it is told the newest, but of Untrusted the oldest, since which nothing was owned.
 func (u *callbacks) observeMerged(e Event) {
 	if u.observed() {
-		u.observer.PutMerged(usercall.Callback{Kind: callObserver, About: e.Kind.String()}, e.Kind == Untrusted, func() { u.o.opts.Observer(e) })
+		u.observer.PutMerged(usercall.Callback{Kind: callObserver, About: string(e.Kind)}, e.Kind == Untrusted, func() { u.o.opts.Observer(e) })
 	}
 }
 

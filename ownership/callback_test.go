@@ -126,7 +126,7 @@ func TestPanics(t *testing.T) {
 		a := w.join("a", memberOptions{
 			Options: ownership.Options{
 				Logger:   opts.Logger,
-				Observer: func(e ownership.Event) { panic("observer of " + e.Kind.String()) },
+				Observer: func(e ownership.Event) { panic("observer of " + string(e.Kind)) },
 				OnError:  func(err error) { panic(err) },
 				Accept: func(p kiel.Partition) error {
 					if p.Topic == "u" {

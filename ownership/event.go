@@ -1,75 +1,54 @@
 package ownership
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/kielgo/kiel/status"
 )
 
-// EventKind says what happened.
-type EventKind int
+// EventKind says what happened. Its words are those of event logs.
+type EventKind string
 
-// The kinds of events.
+// The kinds of events. Package consumer has more.
 const (
-	// Joined: the member znode stands, for the first time in this ZooKeeper session.
-	Joined EventKind = iota + 1
+	// Joined: the member znode exists, for the first time in this ZooKeeper session.
+	Joined EventKind = "joined"
 	// Snapshot: a new allocation is acted on.
-	Snapshot
+	Snapshot EventKind = "snapshot"
 	// Claimed: the claim is acknowledged, the handler is about to start.
-	Claimed
+	Claimed EventKind = "claimed"
 	// Revoking: the handler was told to finish.
-	Revoking
+	Revoking EventKind = "revoking"
 	// Released: the handler has returned, the release is about to be sent.
-	Released
+	Released EventKind = "released"
 	// Lost: the claim has gone, or is lost to a handler that did not return.
-	Lost
+	Lost EventKind = "lost"
 	// Untrusted: the session can't be proved alive since Since; all claims of
 	// this member are lost.
-	Untrusted
+	Untrusted EventKind = "untrusted"
 	// Left: all is released, Run is about to return.
-	Left
+	Left EventKind = "left"
 )
-
-// String returns the kind in lower case, as event logs have it.
-func (k EventKind) String() string {
-	switch k {
-	case Joined:
-		return "joined"
-	case Snapshot:
-		return "snapshot"
-	case Claimed:
-		return "claimed"
-	case Revoking:
-		return "revoking"
-	case Released:
-		return "released"
-	case Lost:
-		return "lost"
-	case Untrusted:
-		return "untrusted"
-	case Left:
-		return "left"
-	default:
-		return fmt.Sprintf("event(%d)", int(k))
-	}
-}
 
 // Event is one thing that happened. A partition is owned from [Claimed] to the
 // first of [Released], [Lost], [Untrusted] and [Left]; per partition these
 // alternate. Trust regained in the same ZooKeeper session is Claimed again with
-// the same token.
+// the same token. Fields that do not apply to the kind are zero.
 type Event struct {
 	Kind      EventKind
-	Topic     string    // "" when the event is not about a partition
-	Partition int32     // -1 when the event is not about a partition
-	Token     int64     // of the claim; 0 when the event is not about a partition
-	Version   uint64    // of the snapshot acted on
-	Session   int64     // the ZooKeeper session; 0 when there is none
-	Since     time.Time // of Untrusted: when trust ended, which may be long ago
-	Err       error     // of Lost and Untrusted: why; of Left: what Run returns, except ErrStuck
+	Topic     string // "" when the event is not about a partition
+	Partition int32  // -1 when the event is not about a partition
+	Token     int64  // the claim's fencing token
+	Offset    int64  // of the events that package consumer adds; -1 in all of this package
+	Version   uint64 // of the snapshot acted on
+	Session   int64  // the ZooKeeper session; 0 when there is none, and in the events that package consumer adds
+	Err       error  // of Lost and Untrusted: why; of Left: what Run returns, except ErrStuck
 
-	// Reason is why it happened, as status.Codes list. Of Joined it is none; of Claimed and Revoking it is why the partition came and goes.
+	// Since is when trust ended, which may be long ago (Untrusted). In consumer.Committed it is the last time, before the answer came, at
+	// which the claim still allowed to store the offset: the write of the request, or a later write of another request.
+	Since time.Time
+
+	// Reason is why it happened, as status.Codes list. Joined has none; in Claimed and Revoking it is why the partition comes and goes.
 	Reason status.Reason
 	// Previous is, of Claimed, the owner before, as far as this member knows: the holder of a claim that was in the way, else what
 	// its last snapshot had; itself when trust is regained in the same ZooKeeper session. "" when it is not known, as in the next

@@ -21,7 +21,7 @@ const vanishedPause = 400 * time.Millisecond
 // event is about a claim.
 func (l *loop) event(kind EventKind, c *Claim, reason status.Reason, err error) Event {
 	return Event{
-		Kind: kind, Topic: c.id.Topic, Partition: c.id.ID, Token: c.token,
+		Kind: kind, Topic: c.id.Topic, Partition: c.id.ID, Token: c.token, Offset: -1,
 		Version: max(c.version, l.version()), Session: c.inc.SessionID(), Err: err, Reason: reason,
 	}
 }

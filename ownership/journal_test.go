@@ -203,7 +203,7 @@ func (j *journal) kinds(member string, p kiel.Partition) string {
 	var kinds []string
 	for _, e := range j.entries {
 		if e.member == member && (id(e.Event) == p || e.Partition == -1 && e.Kind != ownership.Snapshot) {
-			kinds = append(kinds, e.Kind.String())
+			kinds = append(kinds, string(e.Kind))
 		}
 	}
 	return strings.Join(kinds, " ")

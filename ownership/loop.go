@@ -258,7 +258,7 @@ func (l *loop) onDistrust(inc *session.Incarnation, cause error) {
 
 // say tells the observer what is not about a partition, after what was said before.
 func (l *loop) say(e Event) {
-	e.Partition = -1
+	e.Partition, e.Offset = -1, -1
 	l.o.users.observeMerged(e)
 }
 

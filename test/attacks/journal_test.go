@@ -43,7 +43,7 @@ func (j *journal) observe(e ownership.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := eventlog.Event{
-		T: j.now(), Event: e.Kind.String(), Topic: e.Topic, Token: e.Token, Version: e.Version,
+		T: j.now(), Event: string(e.Kind), Topic: e.Topic, Token: e.Token, Version: e.Version,
 		Session: strconv.FormatInt(e.Session, 16),
 	}
 	if e.Partition >= 0 {

@@ -24,16 +24,12 @@ type groupTerm struct {
 
 // observeGroup is the group's Observer.
 func (p *process) observeGroup(e consumer.Event) {
-	for kind := ownership.Joined; kind <= ownership.Left; kind++ {
-		if kind.String() == string(e.Kind) {
-			p.w.mon.observe(p, ownership.Event{
-				Kind: kind, Topic: e.Topic, Partition: e.Partition, Token: e.Token,
-				Version: e.Version, Session: e.Session, Since: e.Since, Err: e.Err,
-			})
-			return
-		}
+	switch e.Kind {
+	case consumer.Opened, consumer.Message, consumer.Committed:
+		p.w.mon.observeGroup(p, e)
+	default:
+		p.w.mon.observe(p, e)
 	}
-	p.w.mon.observeGroup(p, e)
 }
 
 // observeGroup hears of a group's messages and offsets.

@@ -194,7 +194,7 @@ func (m *monitor) observe(p *process, e ownership.Event) {
 		m.violate("S7", "%s told version %d after %d", p.id, e.Version, state.version)
 	}
 	state.version = e.Version
-	m.cov.hit("event " + e.Kind.String())
+	m.cov.hit("event " + string(e.Kind))
 	if e.Partition < 0 {
 		m.observeMember(p, state, e)
 		return
