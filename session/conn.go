@@ -199,8 +199,14 @@ func (n *netConn) handshake() ([]byte, error) {
 				return nil, err
 			}
 		}
-		for since, paths := range n.c.watches.linked(n, n.c.lastZxid.Load()) {
-			n.setWatches(since, paths)
+		// What is to be watched since the last answer is known now, before there are answers on this connection. It may be much for
+		// the time that a handshake has.
+		if again := n.c.watches.linked(n, n.c.lastZxid.Load()); len(again) > 0 {
+			n.c.start(func() {
+				for since, paths := range again {
+					n.setWatches(since, paths)
+				}
+			})
 		}
 	}
 	if err := n.Conn.SetDeadline(time.Time{}); err != nil {

@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// maxWatchRequest bounds the size of a request that sets watches.
-const maxWatchRequest = 128 << 10
+// maxWatchRequest bounds the size of a request that sets watches: well below any jute.maxbuffer, since a server that takes less ends
+// the connection.
+const maxWatchRequest = 16 << 10
 
 // DataWatches tells of changes of the data of many znodes, and of their deletion. It sends one request for thousands of znodes when
 // they are added, one when a connection was lost and made again, and none besides. It rests on what the servers promise: the event of
@@ -170,22 +171,29 @@ type watchRequest struct {
 
 // watchRequests are those of one connection.
 type watchRequests struct {
-	mu   sync.Mutex
-	sent []watchRequest
+	writing sync.Mutex // held while requests are written, which may block
+	mu      sync.Mutex
+	sent    []watchRequest // in the order in which they are written
+}
+
+func (r *watchRequests) add(w watchRequest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = append(r.sent, w)
 }
 
 // setWatches has the server watch paths since a transaction.
 func (n *netConn) setWatches(since int64, paths []string) {
-	n.watching.mu.Lock()
-	defer n.watching.mu.Unlock()
-	limit := min(maxWatchRequest, n.c.opts.MaxPacket)
+	n.watching.writing.Lock()
+	defer n.watching.writing.Unlock()
+	limit := min(maxWatchRequest, n.c.opts.MaxPacket-setWatchesSize)
 	for len(paths) > 0 {
 		size, fit := 0, 0
 		for fit < len(paths) && (fit == 0 || size+4+len(paths[fit]) <= limit) {
 			size += 4 + len(paths[fit])
 			fit++
 		}
-		n.watching.sent = append(n.watching.sent, watchRequest{since, paths[:fit:fit]})
+		n.watching.add(watchRequest{since, paths[:fit:fit]})
 		if _, err := n.Conn.Write(appendSetWatches(nil, since, paths[:fit])); err != nil {
 			n.fail(err)
 			return
@@ -207,6 +215,9 @@ func (n *netConn) watchesSet(code int32) error {
 	n.c.watches.set(r, code != 0)
 	return nil
 }
+
+// setWatchesSize is the size of a request that sets no watch.
+const setWatchesSize = 4 + 4 + 4 + 8 + 3*4
 
 // appendSetWatches appends the frame of a request that sets watches on data.
 func appendSetWatches(b []byte, since int64, paths []string) []byte {

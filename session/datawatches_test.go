@@ -139,7 +139,7 @@ func TestDataWatchesCost(t *testing.T) {
 			paths = append(paths, fmt.Sprintf("/group/owners/topic-of-some-length:%05d", i))
 		}
 		since := w.make(inc, paths...)
-		sets, reads := w.count(zktest.OpSetWatches), int64(3) // 5,000 paths of 40 bytes
+		sets, reads := w.count(zktest.OpSetWatches), int64(15) // 5,000 paths of 41 bytes
 		d := inc.DataWatches()
 		d.Add(since, paths...)
 		time.Sleep(time.Hour)
