@@ -90,7 +90,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	if err := errors.Join(partyErr, setErr, sessionErr, zonesErr, a.shown.Complete()); err != nil {
 		return nil, failed("", "", err)
 	}
-	a.loop = newLoop(name, opts, a.seed, sources{
+	a.loop = newLoop(name, opts, a.seed, readers{
 		members: a.party, set: a.set, zones: a.zones, refresh: a.refresh, lifetime: (*session.Incarnation).Context,
 	}, a.metrics, log)
 	a.loop.publish, a.loop.ready, a.loop.manual, a.loop.probes = a.latest.Store, a.setReady, a.manual, a.probes
@@ -291,9 +291,9 @@ func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[s
 		return nil
 	}
 	return a.seed.inTurn(ctx, "add partitions", "", func() error {
-		_, err := a.loop.src.set.Add(ctx, all...)
+		_, err := a.loop.readers.set.Add(ctx, all...)
 		if err == nil {
-			a.seed.add(all, a.loop.src.set.Changed())
+			a.seed.add(all, a.loop.readers.set.Changed())
 		}
 		return err
 	})
@@ -312,7 +312,7 @@ func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions ma
 		return nil
 	}
 	return a.seed.inTurn(ctx, "remove partitions", "", func() error {
-		_, err := a.loop.src.set.Remove(ctx, all...)
+		_, err := a.loop.readers.set.Remove(ctx, all...)
 		if err == nil {
 			a.seed.remove(all)
 		}

@@ -19,14 +19,14 @@ import (
 	"github.com/kielgo/kiel/sharedset"
 )
 
-// memberSource, setSource and zoneSource are what the loop, AddPartitions and RemovePartitions need of party, sharedset and
+// memberReader, setReader and zoneReader are what the loop, AddPartitions and RemovePartitions need of party, sharedset and
 // zones.
-type memberSource interface {
+type memberReader interface {
 	Run(ctx context.Context) error
 	Updates(ctx context.Context) iter.Seq[*party.View]
 }
 
-type setSource interface {
+type setReader interface {
 	Run(ctx context.Context) error
 	Updates(ctx context.Context) iter.Seq[*sharedset.View]
 	Add(ctx context.Context, items ...string) (int, error)
@@ -34,16 +34,16 @@ type setSource interface {
 	Changed() *sharedset.View
 }
 
-type zoneSource interface {
+type zoneReader interface {
 	Run(ctx context.Context) error
 	Updates(ctx context.Context) iter.Seq[*zones.View]
 }
 
-// sources are what the loop reads from.
-type sources struct {
-	members  memberSource
-	set      setSource
-	zones    zoneSource
+// readers are what the loop reads from.
+type readers struct {
+	members  memberReader
+	set      setReader
+	zones    zoneReader
 	refresh  func(ctx context.Context) refreshed            // makes all three read again, and returns when they have
 	lifetime func(inc *session.Incarnation) context.Context // returns the context that ends with trust in the incarnation
 }
@@ -63,7 +63,7 @@ type loop struct {
 	name     string
 	opts     Options
 	seed     *seed
-	src      sources
+	readers  readers
 	log      *slog.Logger
 	errs     *errlog.Log
 	metrics  *metrics
@@ -79,7 +79,7 @@ type loop struct {
 	memberViews chan *party.View
 	setViews    chan *sharedset.View
 	zoneViews   chan *zones.View
-	ended       chan error // what Run of a source returned
+	ended       chan error // what Run of a reader returned
 	results     chan result
 	seedings    chan seeding
 	refreshes   chan refreshed
@@ -123,11 +123,11 @@ type loop struct {
 	reread    []chan error // wait for a job
 }
 
-func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log *slog.Logger) *loop {
+func newLoop(name string, opts Options, seed *seed, from readers, m *metrics, log *slog.Logger) *loop {
 	errs := errlog.New(log)
 	return &loop{
-		name: name, opts: opts, seed: seed, src: src, log: log, errs: errs, metrics: m,
-		delivery:    newDelivery(opts, src.lifetime, log, errs, m),
+		name: name, opts: opts, seed: seed, readers: from, log: log, errs: errs, metrics: m,
+		delivery:    newDelivery(opts, from.lifetime, log, errs, m),
 		memberViews: make(chan *party.View), setViews: make(chan *sharedset.View), zoneViews: make(chan *zones.View),
 		ended: make(chan error, 3), results: make(chan result), seedings: make(chan seeding), refreshes: make(chan refreshed),
 		coalescer: coalescer{quiet: opts.QuietPeriod, max: opts.MaxDelay},
@@ -137,7 +137,7 @@ func newLoop(name string, opts Options, seed *seed, src sources, m *metrics, log
 	}
 }
 
-// run is the body of Run. It returns nil when ctx ends, else the error of the source that has ended.
+// run is the body of Run. It returns nil when ctx ends, else the error of the reader that has ended.
 func (l *loop) run(ctx context.Context) error {
 	l.start(ctx)
 	timer := time.NewTimer(0)
@@ -177,14 +177,14 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// start runs the sources and forwards their views.
+// start runs the readers and forwards their views.
 func (l *loop) start(ctx context.Context) {
-	l.running.Go("membership", func() { l.ended <- l.src.members.Run(ctx) })
-	l.running.Go("set", func() { l.ended <- l.src.set.Run(ctx) })
-	l.running.Go("zones", func() { l.ended <- l.src.zones.Run(ctx) })
-	l.running.Go("membership", func() { forward(ctx, l.src.members.Updates(ctx), l.memberViews) })
-	l.running.Go("set", func() { forward(ctx, l.src.set.Updates(ctx), l.setViews) })
-	l.running.Go("zones", func() { forward(ctx, l.src.zones.Updates(ctx), l.zoneViews) })
+	l.running.Go("membership", func() { l.ended <- l.readers.members.Run(ctx) })
+	l.running.Go("set", func() { l.ended <- l.readers.set.Run(ctx) })
+	l.running.Go("zones", func() { l.ended <- l.readers.zones.Run(ctx) })
+	l.running.Go("membership", func() { forward(ctx, l.readers.members.Updates(ctx), l.memberViews) })
+	l.running.Go("set", func() { forward(ctx, l.readers.set.Updates(ctx), l.setViews) })
+	l.running.Go("zones", func() { forward(ctx, l.readers.zones.Updates(ctx), l.zoneViews) })
 }
 
 func forward[V any](ctx context.Context, updates iter.Seq[V], to chan<- V) {
@@ -202,7 +202,7 @@ func (l *loop) step(ctx context.Context, timer *time.Timer) {
 	l.seedWhenNeeded(ctx)
 	if len(l.asked) > 0 && l.rereading == nil {
 		l.rereading, l.asked = l.asked, nil
-		l.running.Go("refresh", func() { send(ctx, l.refreshes, l.src.refresh(ctx)) })
+		l.running.Go("refresh", func() { send(ctx, l.refreshes, l.readers.refresh(ctx)) })
 	}
 	due, waiting := l.coalescer.due()
 	// A view of one incarnation is never combined with a view of another: what was true under the first may be false under the

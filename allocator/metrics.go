@@ -74,7 +74,7 @@ type state struct {
 
 // gauges shows the state of the allocator that runs, and zeros while none does.
 type gauges struct {
-	source  atomic.Pointer[func() state]
+	state   atomic.Pointer[func() state]
 	applied atomic.Int64 // when a mapping was applied last, in Unix ms; 0 before the first
 
 	mu     sync.Mutex
@@ -106,10 +106,10 @@ func newGauges(constant prometheus.Labels) *gauges {
 	}
 }
 
-// show makes the gauges read from source until the returned function is called.
-func (g *gauges) show(source func() state) (stop func()) {
-	g.source.Store(&source)
-	return func() { g.source.CompareAndSwap(&source, nil) }
+// show makes the gauges read from current until the returned function is called.
+func (g *gauges) show(current func() state) (stop func()) {
+	g.state.Store(&current)
+	return func() { g.state.CompareAndSwap(&current, nil) }
 }
 
 // Describe implements prometheus.Collector.
@@ -124,8 +124,8 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	var s state
-	if source := g.source.Load(); source != nil {
-		s = (*source)()
+	if current := g.state.Load(); current != nil {
+		s = (*current)()
 	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

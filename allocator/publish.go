@@ -42,7 +42,7 @@ func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error)
 	}
 	l.lost = nil
 	if inc != nil {
-		life := l.src.lifetime(inc)
+		life := l.readers.lifetime(inc)
 		if life.Err() != nil {
 			lost := operr.New("", "session not trusted", "", context.Cause(life))
 			errs = append(errs, lost)

@@ -20,7 +20,7 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// feed is a level-triggered source of views.
+// feed is a level-triggered feed of views.
 type feed[V any] struct {
 	mu   sync.Mutex
 	view V
@@ -103,7 +103,7 @@ func untilDone(ctx context.Context, end chan error) error {
 	}
 }
 
-// rig is an allocator named b on fake sources, in a synctest bubble.
+// rig is an allocator named b on fake readers, in a synctest bubble.
 type rig struct {
 	*testing.T
 	*PartitionAllocator
@@ -151,7 +151,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.loop.src = sources{
+	r.loop.readers = readers{
 		members: r.members, set: r.set, zones: r.zones, refresh: func(context.Context) refreshed {
 			return refreshed{r.members.view, r.set.view, r.zones.view, nil}
 		},
@@ -161,7 +161,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 			return r.lives[inc]
 		},
 	}
-	r.loop.delivery.lifetime = r.loop.src.lifetime
+	r.loop.delivery.lifetime = r.loop.readers.lifetime
 	publish := r.loop.publish
 	r.loop.publish = func(s *Snapshot) {
 		r.locked(func() { r.snapshots = append(r.snapshots, s) })

@@ -172,9 +172,9 @@ func (l *loop) addSeed(ctx context.Context, wanted, there []string) (added int, 
 		if len(lacking) == 0 {
 			return nil
 		}
-		added, err = l.src.set.Add(ctx, lacking...)
+		added, err = l.readers.set.Add(ctx, lacking...)
 		if err == nil {
-			l.seed.add(nil, l.src.set.Changed())
+			l.seed.add(nil, l.readers.set.Changed())
 		}
 		return err
 	})

@@ -145,7 +145,7 @@ func TestRefreshedZones(t *testing.T) {
 	inRig(t, withZonal, func(r *rig) {
 		r.begin("t:0", "t:1")
 		r.join("a", "b")
-		r.loop.src.refresh = func(context.Context) refreshed {
+		r.loop.readers.refresh = func(context.Context) refreshed {
 			v := zoned(1)
 			v.Version, v.Incarnation = r.version+1, r.inc
 			return refreshed{r.members.view, r.set.view, v, nil}

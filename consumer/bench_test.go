@@ -16,7 +16,7 @@ import (
 
 // benchSource returns batches of small messages until n were returned, which costs nothing.
 type benchSource struct {
-	fakeSource
+	fakeBatches
 	messages []sarama.ConsumerMessage
 	left     int
 }
@@ -57,7 +57,7 @@ func BenchmarkHandOut(b *testing.B) {
 			return n
 		},
 		"channel": func(p *Partition) (n int) {
-			c := newClaim(p, 256)
+			c := newClaimChannel(p, 256)
 			returned := make(chan struct{})
 			defer close(returned)
 			go c.feed(context.WithoutCancel(p.ctx), returned, func() {})
@@ -90,7 +90,7 @@ func benchPartition(b *testing.B, n int, observed bool) *Partition {
 	ctx, end := context.WithCancelCause(b.Context())
 	b.Cleanup(func() { end(nil) })
 	return &Partition{
-		ctx: ctx, end: end, id: tp("t", 0), source: s, tracker: &offsets.Tracker{}, metrics: m.of("t"),
+		ctx: ctx, end: end, id: tp("t", 0), stream: s, tracker: &offsets.Tracker{}, metrics: m.of("t"),
 		claim: &clockHolder{from: time.Now(), until: time.Now().Add(time.Hour)},
 	}
 }

@@ -41,23 +41,23 @@ type catalog struct {
 	find func() ([]string, error)
 
 	mu      sync.Mutex
-	infos   map[string]topicInfo // the descriptions; the map is replaced and never changed
-	missing map[string]bool      // the missing topics; the map is replaced and never changed
-	missed  map[string]time.Time // when Kafka last said that a topic is missing, if that was within missingLately
-	asked   time.Time            // when Kafka was asked last
-	err     error                // the error of the last question
-	stale   bool                 // Kafka did not answer the last question
-	turn    chan struct{}        // closed when the running question is answered; nil when no question runs
-	found   map[string]finding   // the known topics that are asked for by patterns alone
-	looked  bool                 // find has answered once
-	unfound bool                 // find did not answer the last time
-	changes int                  // number of changes of found
+	infos   map[string]topicInfo  // the descriptions; the map is replaced and never changed
+	missing map[string]bool       // the missing topics; the map is replaced and never changed
+	missed  map[string]time.Time  // when Kafka last said that a topic is missing, if that was within missingLately
+	asked   time.Time             // when Kafka was asked last
+	err     error                 // the error of the last question
+	stale   bool                  // Kafka did not answer the last question
+	turn    chan struct{}         // closed when the running question is answered; nil when no question runs
+	found   map[string]foundTopic // the known topics that are asked for by patterns alone
+	looked  bool                  // find has answered once
+	unfound bool                  // find did not answer the last time
+	changes int                   // number of changes of found
 }
 
 func newCatalog(topics []string, load func([]string) (map[string]topicInfo, error), do *kafkaconn.Calls) *catalog {
 	return &catalog{
 		topics: topics, load: load, do: do, infos: map[string]topicInfo{}, missing: map[string]bool{}, missed: map[string]time.Time{},
-		notify: func(string, bool) {}, grew: func(string, int, int) {}, found: map[string]finding{},
+		notify: func(string, bool) {}, grew: func(string, int, int) {}, found: map[string]foundTopic{},
 	}
 }
 

@@ -35,8 +35,8 @@ type Claim interface {
 	Context() context.Context
 }
 
-// holder is the claim under which a partition is open; an *ownership.Claim.
-type holder interface {
+// ownedClaim is the claim under which a partition is open; an *ownership.Claim.
+type ownedClaim interface {
 	offsets.Claim
 	Topic() string
 	Partition() int32
@@ -49,8 +49,8 @@ type holder interface {
 	TrustedAt() (at time.Duration, trusted bool)
 }
 
-// claim gives ConsumeClaim the messages of a partition in a channel.
-type claim struct {
+// claimChannel gives ConsumeClaim the messages of a partition in a channel.
+type claimChannel struct {
 	p    *Partition
 	out  chan *sarama.ConsumerMessage
 	full bool // the last message had to wait until the handler took one; only feed uses it
@@ -66,8 +66,8 @@ type batchStart struct {
 	at     time.Time // the message's timestamp
 }
 
-func newClaim(p *Partition, size int) *claim {
-	c := &claim{p: p, out: make(chan *sarama.ConsumerMessage, size)}
+func newClaimChannel(p *Partition, size int) *claimChannel {
+	c := &claimChannel{p: p, out: make(chan *sarama.ConsumerMessage, size)}
 	p.channel.Store(c)
 	return c
 }
@@ -76,7 +76,7 @@ func newClaim(p *Partition, size int) *claim {
 // itself, feed closes the channel first, and empties it when owned ends, so that the handler may take the remaining messages.
 // returned is closed when the handler has returned. feed calls end, which ends the session's context, before it closes the
 // channel: a handler that finds Messages closed finds that context ended.
-func (c *claim) feed(owned context.Context, returned <-chan struct{}, end func()) {
+func (c *claimChannel) feed(owned context.Context, returned <-chan struct{}, end func()) {
 	for m := c.p.next(); m != nil && c.send(m); m = c.p.next() {
 	}
 	c.p.count()
@@ -97,7 +97,7 @@ func (c *claim) feed(owned context.Context, returned <-chan struct{}, end func()
 
 // send puts m into the channel. It returns false if p's context ended before there was room. The time between two messages that
 // both had to wait for room is the time between two receives, so it is sampled.
-func (c *claim) send(m *sarama.ConsumerMessage) bool {
+func (c *claimChannel) send(m *sarama.ConsumerMessage) bool {
 	select {
 	case c.out <- m:
 		c.full = false
@@ -119,7 +119,7 @@ func (c *claim) send(m *sarama.ConsumerMessage) bool {
 }
 
 // arrived stores the start of a batch that is about to enter the channel, and drops the batches that have left the channel.
-func (c *claim) arrived(b *cursor) {
+func (c *claimChannel) arrived(b *cursor) {
 	if len(b.messages) == 0 {
 		return
 	}
@@ -135,7 +135,7 @@ func (c *claim) arrived(b *cursor) {
 
 // find returns the offset of the message with this number, and the timestamp of the first message of its batch. If the log has a
 // gap between the two messages, the offset is too low.
-func (c *claim) find(number int64) (offset int64, at time.Time, ok bool) {
+func (c *claimChannel) find(number int64) (offset int64, at time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, b := range slices.Backward(c.batches) {
@@ -147,7 +147,7 @@ func (c *claim) find(number int64) (offset int64, at time.Time, ok bool) {
 }
 
 // empty drops the messages in the channel, unless the handler takes them first.
-func (c *claim) empty() {
+func (c *claimChannel) empty() {
 	for {
 		select {
 		case _, open := <-c.out:
@@ -161,28 +161,28 @@ func (c *claim) empty() {
 }
 
 // Topic returns the partition's topic.
-func (c *claim) Topic() string { return c.p.Topic() }
+func (c *claimChannel) Topic() string { return c.p.Topic() }
 
 // Partition returns the partition's number.
-func (c *claim) Partition() int32 { return c.p.ID() }
+func (c *claimChannel) Partition() int32 { return c.p.ID() }
 
 // Token returns the fencing token.
-func (c *claim) Token() int64 { return c.p.Token() }
+func (c *claimChannel) Token() int64 { return c.p.Token() }
 
 // Trusted reports whether the claim is trusted at this moment.
-func (c *claim) Trusted() bool { return c.p.Trusted() }
+func (c *claimChannel) Trusted() bool { return c.p.Trusted() }
 
 // Context returns the lifetime of the claim.
-func (c *claim) Context() context.Context { return c.p.Context() }
+func (c *claimChannel) Context() context.Context { return c.p.Context() }
 
 // InitialOffset returns the start position.
-func (c *claim) InitialOffset() int64 { return c.p.start }
+func (c *claimChannel) InitialOffset() int64 { return c.p.start }
 
 // HighWaterMarkOffset returns the offset of the next message that will be produced, according to the newest answer of a broker. It
 // does not block, and has a broker asked as [Partition.HighWatermark] does.
-func (c *claim) HighWaterMarkOffset() int64 { return c.p.HighWatermark() }
+func (c *claimChannel) HighWaterMarkOffset() int64 { return c.p.HighWatermark() }
 
 // Messages returns the channel of messages. It is closed and empty when the partition is revoked or lost.
-func (c *claim) Messages() <-chan *sarama.ConsumerMessage { return c.out }
+func (c *claimChannel) Messages() <-chan *sarama.ConsumerMessage { return c.out }
 
-var _ Claim = (*claim)(nil)
+var _ Claim = (*claimChannel)(nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// claimOn returns a claim of a channel size and its partition, source and holder. feed runs until the test ends.
-func claimOn(t *testing.T, size int) (c *claim, s *fakeSource, h *fakeHolder, revoke context.CancelCauseFunc) {
+// claimOn returns a claim of a channel size and its partition, stream and owned claim. feed runs until the test ends.
+func claimOn(t *testing.T, size int) (c *claimChannel, s *fakeBatches, h *fakeHolder, revoke context.CancelCauseFunc) {
 	t.Helper()
 	p, s, h := newPartition(t)
 	owned, revoke := context.WithCancelCause(p.ctx)
@@ -22,14 +22,14 @@ func claimOn(t *testing.T, size int) (c *claim, s *fakeSource, h *fakeHolder, re
 }
 
 // feeding returns a claim on p. feed runs until the test ends.
-func feeding(t *testing.T, p *Partition, size int) *claim {
+func feeding(t *testing.T, p *Partition, size int) *claimChannel {
 	t.Helper()
 	return feedingFor(p.ctx, t, p, size)
 }
 
-func feedingFor(owned context.Context, t *testing.T, p *Partition, size int) *claim {
+func feedingFor(owned context.Context, t *testing.T, p *Partition, size int) *claimChannel {
 	t.Helper()
-	c := newClaim(p, size)
+	c := newClaimChannel(p, size)
 	returned, fed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(fed)
@@ -43,14 +43,14 @@ func feedingFor(owned context.Context, t *testing.T, p *Partition, size int) *cl
 	return c
 }
 
-func take(t *testing.T, c *claim, want int64) {
+func take(t *testing.T, c *claimChannel, want int64) {
 	t.Helper()
 	if m, open := <-c.Messages(); !open || m.Offset != want {
 		t.Fatalf("got %v, want %d", m, want)
 	}
 }
 
-func nothingIsLeft(t *testing.T, c *claim) {
+func nothingIsLeft(t *testing.T, c *claimChannel) {
 	t.Helper()
 	synctest.Wait()
 	if m, open := <-c.Messages(); open {

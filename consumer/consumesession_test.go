@@ -102,7 +102,7 @@ func TestSessionEndsWhileOpening(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		r := newMarkRig(t, nil)
 		hold := make(chan struct{})
-		r.store.Hold = hold
+		r.store.Block = hold
 		done := r.owned(h)
 		synctest.Wait()
 		began := time.Now()

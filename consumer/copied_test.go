@@ -58,8 +58,8 @@ func TestStartsAtCopiedOffsets(t *testing.T) {
 				h := newHolder(t, p)
 				o := &opening{member: r.membership, claim: h, tp: p, session: r.session.session, prevTopicID: id}
 				start, err := o.position(t.Context())
-				if err != nil || start != c.want || o.origin != c.from || o.epoch != c.epoch {
-					t.Errorf("starts at %d, %v, from %s with epoch %d", start, err, o.origin, o.epoch)
+				if err != nil || start != c.want || o.origin != c.from || o.leaderEpoch != c.epoch {
+					t.Errorf("starts at %d, %v, from %s with epoch %d", start, err, o.origin, o.leaderEpoch)
 				}
 				if got := r.store.Get(p); !c.fence && got.Offset != c.want {
 					t.Errorf("stored %+v", got)

@@ -96,10 +96,10 @@ func (h *fakeHolder) lose() {
 	h.end(offsets.ErrLost)
 }
 
-// errEndedInTest ends a source by itself.
+// errEndedInTest ends a stream by itself.
 var errEndedInTest = errors.New("reading ended in a test")
 
-// fakeStream is a source that a test fills with messages.
+// fakeStream is a stream that a test fills with messages.
 type fakeStream struct {
 	p        kiel.Partition
 	messages chan sarama.ConsumerMessage
@@ -158,8 +158,8 @@ func (s *fakeStream) send(offsets ...int64) {
 	}
 }
 
-// fakeSource is a source that a test fills with batches.
-type fakeSource struct {
+// fakeBatches is a stream that a test fills with batches.
+type fakeBatches struct {
 	batches chan fetch.Batch
 	ended   chan error
 	lag     int64
@@ -169,7 +169,7 @@ type fakeSource struct {
 	waits   []time.Duration // of the calls of Freshen
 }
 
-func (s *fakeSource) Next(ctx context.Context) (fetch.Batch, error) {
+func (s *fakeBatches) Next(ctx context.Context) (fetch.Batch, error) {
 	select {
 	case b := <-s.batches:
 		return b, nil
@@ -185,16 +185,16 @@ func (s *fakeSource) Next(ctx context.Context) (fetch.Batch, error) {
 	}
 }
 
-func (s *fakeSource) Pause()                      {}
-func (s *fakeSource) Resume()                     {}
-func (s *fakeSource) Freshen(wait time.Duration)  { s.waits = append(s.waits, wait) }
-func (s *fakeSource) HighWatermark() int64        { return s.hwm }
-func (s *fakeSource) End() int64                  { return s.hwm }
-func (s *fakeSource) FailingSince() time.Time     { return s.failing }
-func (s *fakeSource) Lag() (int64, time.Duration) { return s.lag, s.behind }
-func (s *fakeSource) Close()                      {}
-func (s *fakeSource) fail(err error)              { s.ended <- err }
-func (s *fakeSource) put(offsets ...int64) {
+func (s *fakeBatches) Pause()                      {}
+func (s *fakeBatches) Resume()                     {}
+func (s *fakeBatches) Freshen(wait time.Duration)  { s.waits = append(s.waits, wait) }
+func (s *fakeBatches) HighWatermark() int64        { return s.hwm }
+func (s *fakeBatches) End() int64                  { return s.hwm }
+func (s *fakeBatches) FailingSince() time.Time     { return s.failing }
+func (s *fakeBatches) Lag() (int64, time.Duration) { return s.lag, s.behind }
+func (s *fakeBatches) Close()                      {}
+func (s *fakeBatches) fail(err error)              { s.ended <- err }
+func (s *fakeBatches) put(offsets ...int64) {
 	b := fetch.Batch{LeaderEpoch: -1}
 	for _, o := range offsets {
 		b.Messages = append(b.Messages, sarama.ConsumerMessage{Topic: "t", Offset: o, Value: []byte("v"), Timestamp: time.Now()})
@@ -203,15 +203,15 @@ func (s *fakeSource) put(offsets ...int64) {
 	s.batches <- b
 }
 
-// newPartition returns a partition of a fake source and claim.
-func newPartition(t *testing.T) (*Partition, *fakeSource, *fakeHolder) {
+// newPartition returns a partition of a fake stream and claim.
+func newPartition(t *testing.T) (*Partition, *fakeBatches, *fakeHolder) {
 	t.Helper()
 	h := &fakeHolder{p: tp("t", 0), token: 7}
-	s := &fakeSource{batches: make(chan fetch.Batch, 16), ended: make(chan error, 1)}
+	s := &fakeBatches{batches: make(chan fetch.Batch, 16), ended: make(chan error, 1)}
 	ctx, end := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { end(nil) })
 	return &Partition{
-		ctx: ctx, end: end, id: h.p, claim: h, source: s, tracker: &offsets.Tracker{}, late: func(kiel.Partition, int64) {},
+		ctx: ctx, end: end, id: h.p, claim: h, stream: s, tracker: &offsets.Tracker{}, late: func(kiel.Partition, int64) {},
 		metrics: partitionMetrics{
 			messages: prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),
 			bytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "b_total", Help: "B."}),
@@ -238,14 +238,14 @@ type fakeFetcher struct {
 	log         *journal
 }
 
-func (f *fakeFetcher) open(_ context.Context, p kiel.Partition, offset int64, epoch int32) (source, error) {
+func (f *fakeFetcher) open(_ context.Context, p kiel.Partition, offset int64, leaderEpoch int32) (stream, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.opens = append(f.opens, offset)
 	if f.fail != nil {
 		return nil, f.fail
 	}
-	if f.cut != nil && offset > f.cut.Diverges && epoch == f.cut.Epoch {
+	if f.cut != nil && offset > f.cut.Diverges && leaderEpoch == f.cut.Epoch {
 		return nil, f.cut
 	}
 	if offset < f.first || offset > f.last {

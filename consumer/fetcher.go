@@ -32,8 +32,8 @@ func newKafkaFetcher(life context.Context, d *kafkaconn.Dialer, control sarama.C
 }
 
 // open opens a partition and waits until Kafka has accepted the position.
-func (f *kafkaFetcher) open(ctx context.Context, p kiel.Partition, offset int64, epoch int32) (source, error) {
-	s, err := f.reading.Open(ctx, p.Topic, p.ID, offset, epoch)
+func (f *kafkaFetcher) open(ctx context.Context, p kiel.Partition, offset int64, leaderEpoch int32) (stream, error) {
+	s, err := f.reading.Open(ctx, p.Topic, p.ID, offset, leaderEpoch)
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 // for endWait at most.
 func freshen(open map[kiel.Partition]*Partition) {
 	for _, p := range open {
-		p.source.Freshen(endWait) // the first one asks for all, and the others don't wait longer
+		p.stream.Freshen(endWait) // the first one asks for all, and the others don't wait longer
 	}
 }
 
@@ -173,7 +173,7 @@ func (g *Group) unreadable(now time.Time) time.Duration {
 		since(o.notOpenSince())
 	}
 	for _, p := range g.open() {
-		since(p.source.FailingSince())
+		since(p.stream.FailingSince())
 	}
 	return longest
 }

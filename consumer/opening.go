@@ -42,7 +42,7 @@ func (reportedError) Is(err error) bool { return err == errReported }
 
 // own is the handler that ownership calls with a claim. It consumes the partition under one session after the other until ctx
 // ends, when the partition is revoked or lost. ownership releases the claim when own has returned.
-func (m *membership) own(ctx context.Context, h holder) error {
+func (m *membership) own(ctx context.Context, h ownedClaim) error {
 	o := opening{member: m, claim: h, tp: kiel.Partition{Topic: h.Topic(), ID: h.Partition()}, since: time.Now()}
 	o.prevTopicID, o.prevPartitions = m.catalog.id(o.tp.Topic), m.catalog.count(o.tp.Topic) // the topic may be missing now
 	o.setWaiting(o.since)
@@ -166,7 +166,7 @@ func errHandler(err error) error {
 // start position, and closes it after its last commit. It is made by own, and ends when own returns.
 type opening struct {
 	member  *membership
-	claim   holder
+	claim   ownedClaim
 	session *consumeSession
 	tp      kiel.Partition
 	again   bool // ownership calls own again after a pause, unless the partition is revoked or lost
@@ -182,7 +182,7 @@ type opening struct {
 	held          bool      // the handler has returned, and tracker stays open until Cleanup has returned
 	leaderRetries int       // number of attempts since the partition was open that failed because its leader was not ready
 	unknown       bool      // it was reported that Kafka does not have the partition, which was not open since
-	epoch         int32     // the leader epoch of the record batch before the start position; -1 when it is not known
+	leaderEpoch   int32     // the leader epoch of the record batch before the start position; -1 when it is not known
 	origin        origin    // where the start position comes from
 	since         time.Time // when the partition was claimed, or was open last
 
@@ -204,7 +204,7 @@ func (o *opening) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, start, err := o.openSource(ctx, start)
+	s, start, err := o.openStream(ctx, start)
 	if err != nil {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return err
@@ -215,8 +215,8 @@ func (o *opening) run(ctx context.Context) error {
 	return o.consume(ctx, s, start)
 }
 
-// consume runs the handler on an open source and commits its last marks.
-func (o *opening) consume(ctx context.Context, s source, start int64) error {
+// consume runs the handler on an open stream and commits its last marks.
+func (o *opening) consume(ctx context.Context, s stream, start int64) error {
 	work, stop := context.WithCancelCause(ctx)
 	defer s.Close() // before consume returns, because the next session may open the partition at once
 	defer stop(nil)
@@ -277,9 +277,9 @@ func (o *opening) callHandler(owned context.Context, p *Partition) error {
 	return o.member.users.Guard.Go(ofOne(callHandler, o.tp), func() error { return o.session.user.consume(owned, p) }, nil).Result()
 }
 
-func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc, s source, start int64) *Partition {
+func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc, s stream, start int64) *Partition {
 	p := &Partition{
-		ctx: ctx, end: end, id: o.tp, claim: o.claim, source: s, start: start, tracker: o.tracker,
+		ctx: ctx, end: end, id: o.tp, claim: o.claim, stream: s, start: start, tracker: o.tracker,
 		committer: o.member.committer, pauses: o.member.pauses, log: o.member.group.log, late: o.member.lateMark,
 		metrics: o.member.metrics.of(o.tp.Topic), openedAt: time.Now(), openTook: time.Since(o.since),
 	}

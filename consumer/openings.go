@@ -16,7 +16,7 @@ import (
 type openings struct {
 	mu    sync.Mutex
 	all   map[kiel.Partition]*opening
-	again map[kiel.Partition]holder // the claims whose end giveUpWithClaim waits for
+	again map[kiel.Partition]ownedClaim // the claims whose end giveUpWithClaim waits for
 }
 
 // list returns the openings; the slice is the caller's.
@@ -53,7 +53,7 @@ func (m *membership) giveUpWithClaim(o *opening) {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	if set.again == nil {
-		set.again = map[kiel.Partition]holder{}
+		set.again = map[kiel.Partition]ownedClaim{}
 	}
 	if set.again[o.tp] == o.claim {
 		return // as after the call of own before

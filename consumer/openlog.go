@@ -65,7 +65,7 @@ func newOpenLog(log *slog.Logger) *openLog {
 
 // opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting
 // returns maxLines at most. waiting returns how many partitions of the plan are to be opened, and is called once for each plan.
-func (l *openLog) opened(p kiel.Partition, claim holder, waiting func() int, args ...any) {
+func (l *openLog) opened(p kiel.Partition, claim ownedClaim, waiting func() int, args ...any) {
 	log := l.log.Debug
 	if l.isLoud(p, claim, waiting) {
 		log = l.log.Info
@@ -74,7 +74,7 @@ func (l *openLog) opened(p kiel.Partition, claim holder, waiting func() int, arg
 }
 
 // isLoud returns whether the opening of a partition is to be logged at Info.
-func (l *openLog) isLoud(p kiel.Partition, claim holder, waiting func() int) bool {
+func (l *openLog) isLoud(p kiel.Partition, claim ownedClaim, waiting func() int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if token, ok := l.tokens[p]; ok && token == claim.Token() {

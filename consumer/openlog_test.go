@@ -88,8 +88,8 @@ func TestStartsByPolicyAreGathered(t *testing.T) {
 // A handler has recovered when its partition has got further than where it stumbled.
 func TestStumbled(t *testing.T) {
 	var s stumbled
-	p, source := trackedPartition(t, 0)
-	source.put(0, 1, 2)
+	p, stream := trackedPartition(t, 0)
+	stream.put(0, 1, 2)
 	p.next()
 	s.at(p)
 	open := func() map[kiel.Partition]*Partition { return map[kiel.Partition]*Partition{p.id: p} }

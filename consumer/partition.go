@@ -32,8 +32,8 @@ type Partition struct {
 	ctx       context.Context         //nolint:containedctx // the handler's context
 	end       context.CancelCauseFunc // ends ctx
 	id        kiel.Partition
-	claim     holder
-	source    source
+	claim     ownedClaim
+	stream    stream
 	start     int64 // the offset of the first message
 	tracker   *offsets.Tracker
 	committer *offsets.Committer
@@ -49,11 +49,11 @@ type Partition struct {
 	cursor  atomic.Pointer[cursor]
 	metrics partitionMetrics
 
-	openedAt time.Time                 // when reading started
-	openTook time.Duration             // time from the claim, or from the end of the last opening, to openedAt
-	firstAt  atomic.Pointer[time.Time] // when the first message was handed out; nil before
-	waits    atomic.Bool               // the goroutine that reads waits for a batch
-	channel  atomic.Pointer[claim]     // the claim whose channel has messages that were handed out; nil with Run
+	openedAt time.Time                    // when reading started
+	openTook time.Duration                // time from the claim, or from the end of the last opening, to openedAt
+	firstAt  atomic.Pointer[time.Time]    // when the first message was handed out; nil before
+	waits    atomic.Bool                  // the goroutine that reads waits for a batch
+	channel  atomic.Pointer[claimChannel] // the claim whose channel has messages that were handed out; nil with Run
 	stalling stalling
 
 	// The fields below belong to the goroutine that reads.
@@ -61,7 +61,7 @@ type Partition struct {
 	sampler      sampler
 	resumed      <-chan struct{} // closed at the end of the pause in which p was opened; nil without such a pause, or when it is over
 	handed       counts          // handed out and not yet added to the metrics
-	readingEnded bool            // the source has ended, and p's context had not
+	readingEnded bool            // the stream has ended, and p's context had not
 }
 
 // cursor is a batch of messages, and how many of them were handed out.
@@ -220,7 +220,7 @@ func (p *Partition) fill() bool {
 		kafkaconn.Await(p.ctx, p.resumed)
 		p.resumed = nil
 	}
-	b, err := p.source.Next(p.ctx)
+	b, err := p.stream.Next(p.ctx)
 	if err != nil {
 		p.readingEnded = p.ctx.Err() == nil
 		p.end(err) // no effect if p's context has ended
@@ -229,7 +229,7 @@ func (p *Partition) fill() bool {
 	if len(b.Messages) > 0 {
 		p.tracker.AwaitPassed(p.ctx)
 	}
-	p.tracker.SetEpoch(b.EpochFrom, b.LeaderEpoch)
+	p.tracker.SetLeaderEpoch(b.LeaderEpochFrom, b.LeaderEpoch)
 	p.tracker.Delivered(b.Messages, b.Next)
 	p.arrived(&cursor{messages: b.Messages, next: b.Next})
 	p.waits.Store(false)
@@ -378,7 +378,7 @@ const endWait = 500 * time.Millisecond
 // is older than 5 s, because the partition is paused or its buffer is full, HighWatermark has a broker asked, and a later call
 // returns the answer; see Lag.
 func (p *Partition) HighWatermark() int64 {
-	return p.source.HighWatermark()
+	return p.stream.HighWatermark()
 }
 
 // Lag returns the number of offsets from the next message that the handler gets to the end of the readable messages, and the age
@@ -389,13 +389,13 @@ func (p *Partition) HighWatermark() int64 {
 // because the partition is paused or its buffer is full, Lag asks for the end, of all such partitions of the Group at once, and
 // waits for half a second at most. While Kafka does not answer, the lag is that to the last known end, and Lag waits once in 5 s.
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
-	p.source.Freshen(endWait)
+	p.stream.Freshen(endWait)
 	return p.lag()
 }
 
 // lag is Lag by what is known, without a request.
 func (p *Partition) lag() (messages int64, behind time.Duration) {
-	messages, behind = p.source.Lag()
+	messages, behind = p.stream.Lag()
 	if c := p.cursor.Load(); c != nil {
 		if at, when, waits := p.upcoming(c); waits {
 			return messages + c.next - at, fetch.Age(when)

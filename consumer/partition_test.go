@@ -297,7 +297,7 @@ func TestLag(t *testing.T) {
 		check(3, time.Minute)
 		s.lag = 7
 		p.next()
-		check(7, time.Hour) // as the source says of what comes next
+		check(7, time.Hour) // as the stream says of what comes next
 		s.put(5, 6)
 		p.next()
 		p.cursor.Load().messages[1].Timestamp = time.Time{} // of a producer without timestamps

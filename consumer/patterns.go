@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
-// finding says how a topic became known that is asked for by patterns alone.
-type finding struct {
+// foundTopic says how a topic became known that is asked for by patterns alone.
+type foundTopic struct {
 	isNew bool // patterns did not find the topic at the first look
 	owned bool // this member has had a partition of the topic, so the group's set has or had the topic
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// pauses has the partitions that the user has paused, open or not, and the sources of the open partitions. Its mutex makes each
+// pauses has the partitions that the user has paused, open or not, and the streams of the open partitions. Its mutex makes each
 // pause, resume and opening one step.
 type pauses struct {
 	mu     sync.Mutex
@@ -16,13 +16,13 @@ type pauses struct {
 
 // opened is an open partition.
 type opened struct {
-	source  source
+	stream  stream
 	resumed chan struct{} // closed at Resume, if the partition was opened while it was paused; else nil
 }
 
 // resume ends a pause.
 func (o *opened) resume() {
-	o.source.Resume()
+	o.stream.Resume()
 	if o.resumed != nil {
 		close(o.resumed)
 		o.resumed = nil
@@ -46,7 +46,7 @@ func (p *pauses) set(tp kiel.Partition, paused bool) {
 	}
 	p.paused[tp] = true
 	if o != nil {
-		o.source.Pause()
+		o.stream.Pause()
 	}
 }
 
@@ -62,15 +62,15 @@ func (p *pauses) resumeAll() {
 	clear(p.paused)
 }
 
-// opened makes s the source of tp, and pauses s if tp is paused. In that case it returns a channel that is closed at Resume:
+// opened makes s the stream of tp, and pauses s if tp is paused. In that case it returns a channel that is closed at Resume:
 // messages that were fetched to open tp are not handed out before.
-func (p *pauses) opened(tp kiel.Partition, s source) (resumed <-chan struct{}) {
+func (p *pauses) opened(tp kiel.Partition, s stream) (resumed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
 		p.open = map[kiel.Partition]*opened{}
 	}
-	o := &opened{source: s}
+	o := &opened{stream: s}
 	p.open[tp] = o
 	if !p.paused[tp] {
 		return nil
@@ -80,11 +80,11 @@ func (p *pauses) opened(tp kiel.Partition, s source) (resumed <-chan struct{}) {
 	return o.resumed
 }
 
-// closed drops s, unless tp has another source by now.
-func (p *pauses) closed(tp kiel.Partition, s source) {
+// closed drops s, unless tp has another stream by now.
+func (p *pauses) closed(tp kiel.Partition, s stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if o := p.open[tp]; o != nil && o.source == s {
+	if o := p.open[tp]; o != nil && o.stream == s {
 		delete(p.open, tp)
 	}
 }

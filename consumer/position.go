@@ -38,7 +38,7 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	if isNew || reason == reasonRecreated {
 		from = Earliest // the group had started before the partition, or the topic, existed
 	}
-	o.epoch, o.origin = -1, fromCommitted
+	o.leaderEpoch, o.origin = -1, fromCommitted
 	switch {
 	case reason != "":
 		text, o.origin = "", fromPolicy
@@ -48,7 +48,7 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	case o.isCopied(found):
 		o.origin = fromCopied
 	case found.Ours: // another program may store any epoch
-		o.epoch = found.LeaderEpoch
+		o.leaderEpoch = found.LeaderEpoch
 	}
 	if err := o.track(ctx, start, text, first, reason, from); err != nil {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
@@ -183,7 +183,7 @@ func (o *opening) track(ctx context.Context, start int64, text string, firstPart
 	}
 	o.tracker = open(o.tp, o.claim, o.topicID, start, text)
 	o.tracker.SetFirstPartitions(firstPartitions)
-	o.tracker.SetStartEpoch(o.epoch)
+	o.tracker.SetStartLeaderEpoch(o.leaderEpoch)
 	return o.first(ctx, reason, policy)
 }
 
@@ -211,14 +211,14 @@ func (o *opening) first(ctx context.Context, reason string, policy From) error {
 	return nil
 }
 
-// openSource opens the source at start. If Kafka does not have that offset, it opens the source where the policy says. If the log
-// was truncated below start, it opens the source there.
-func (o *opening) openSource(ctx context.Context, start int64) (source, int64, error) {
+// openStream opens the stream at start. If Kafka does not have that offset, it opens the stream where the policy says. If the log
+// was truncated below start, it opens the stream there.
+func (o *opening) openStream(ctx context.Context, start int64) (stream, int64, error) {
 	o.enter(atLeader)
 	if o.cut != nil && o.cut.Diverges < start {
 		return o.openElsewhere(ctx, start, o.cut.Diverges, reasonTruncated, o.cut)
 	}
-	s, err := o.member.fetcher.open(ctx, o.tp, start, o.epoch)
+	s, err := o.member.fetcher.open(ctx, o.tp, start, o.leaderEpoch)
 	if !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		return s, start, err
 	}
@@ -236,8 +236,8 @@ func (o *opening) openSource(ctx context.Context, start int64) (source, int64, e
 	return o.openElsewhere(ctx, start, next, reasonOutOfRange, why)
 }
 
-// openElsewhere opens the source at next, and reports why, if the configuration allows resets.
-func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason string, why error) (source, int64, error) {
+// openElsewhere opens the stream at next, and reports why, if the configuration allows resets.
+func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason string, why error) (stream, int64, error) {
 	if !o.member.resetInvalid {
 		return nil, 0, outOfLog(o.tp, start, why, "")
 	}

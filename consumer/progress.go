@@ -27,7 +27,7 @@ func (p *Partition) standing(now time.Time) status.Offsets {
 	lag, behind := p.lag()
 	_, since, held := p.tracker.HeldBack()
 	out := status.Offsets{
-		Position: p.handlerPosition(), Committed: progress.Committed, Marked: progress.Marked, End: p.source.End(),
+		Position: p.handlerPosition(), Committed: progress.Committed, Marked: progress.Marked, End: p.stream.End(),
 		Lag: lag, LagSeconds: behind.Seconds(), Stalled: p.stalled(now).Seconds(),
 		Paused: p.pauses.has(p.id), HeldBack: held && now.Sub(since) >= heldBackLimit,
 	}

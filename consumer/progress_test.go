@@ -15,7 +15,7 @@ import (
 )
 
 // trackedPartition is newPartition with a tracker that starts at an offset.
-func trackedPartition(t *testing.T, start int64) (*Partition, *fakeSource) {
+func trackedPartition(t *testing.T, start int64) (*Partition, *fakeBatches) {
 	t.Helper()
 	p, s, _ := newPartition(t)
 	cm := offsets.NewCommitter(offsets.Options{Timeout: time.Second})

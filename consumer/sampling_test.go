@@ -92,7 +92,7 @@ func TestReceivesAreSampled(t *testing.T) {
 			p, s, _ := newPartition(t)
 			var handling, delay observed
 			p.metrics.handling, p.metrics.delay = &handling, &delay
-			c := newClaim(p, size)
+			c := newClaimChannel(p, size)
 			s.put(0, 1, 2, 3, 4, 5)
 			returned, fed := make(chan struct{}), make(chan struct{})
 			go func() {
@@ -130,7 +130,7 @@ func TestReceivesBehindAnEmptyChannel(t *testing.T) {
 		p, s, _ := newPartition(t)
 		var handling, delay observed
 		p.metrics.handling, p.metrics.delay = &handling, &delay
-		c := newClaim(p, 1)
+		c := newClaimChannel(p, 1)
 		s.put(0, 1, 2, 3, 4, 5)
 		after := func(d time.Duration) { // the next message is sent, and d later the handler takes one
 			m := p.next()

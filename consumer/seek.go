@@ -86,7 +86,7 @@ func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 		}
 		offset = first
 	}
-	o.epoch, o.origin = -1, fromSetup
+	o.leaderEpoch, o.origin = -1, fromSetup
 	o.tracker.Move(offset)
 	o.tracker.Reset(offset, text)
 	if o.isFenced() { // the user commits positions

@@ -55,7 +55,7 @@ func (s *groupSession) failure(kiel.Partition, error) error { return nil }
 func (s *groupSession) consume(owned context.Context, p *Partition) error {
 	own, end := s.of(p)
 	defer end()
-	c := newClaim(p, s.channelSize)
+	c := newClaimChannel(p, s.channelSize)
 	returned, fed := make(chan struct{}), make(chan struct{})
 	go func() { // ends with p
 		defer close(fed)

@@ -169,7 +169,7 @@ func BenchmarkTrusted(b *testing.B) {
 		s.opened(&Partition{id: tp("t", i), claim: new(steadyHolder)})
 	}
 	own := &groupSession{session: s}
-	c := &claim{p: s.find("t", 500)}
+	c := &claimChannel{p: s.find("t", 500)}
 	for name, trusted := range map[string]func() bool{
 		"claim":   c.Trusted,
 		"session": func() bool { return own.Trusted("t", 500) },

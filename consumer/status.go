@@ -151,7 +151,7 @@ func (o *opening) waitsFor() string {
 // describe adds the state of an open partition.
 func (p *Partition) describe(out *status.Partition, now time.Time) {
 	out.Offsets = new(p.standing(now))
-	if since := p.source.FailingSince(); !since.IsZero() {
+	if since := p.stream.FailingSince(); !since.IsZero() {
 		out.WaitsFor = "Kafka to answer its fetches, which have failed since " + since.UTC().Format(time.RFC3339)
 	}
 	if out.Times == nil {

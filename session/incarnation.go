@@ -54,7 +54,7 @@ func (i *Incarnation) History() uint64 { return i.history }
 // LeaderEpoch returns the leader's epoch as of the newest answer of the servers: the upper half of its zxid. Each election of a
 // leader changes it. An ensemble that was restored from a backup has elected a leader, too, and may accept its clients as if
 // nothing had happened, with the same History. A single server never changes its epoch.
-func (i *Incarnation) LeaderEpoch() int64 { return i.c.epoch.Load() }
+func (i *Incarnation) LeaderEpoch() int64 { return i.c.leaderEpoch.Load() }
 
 // Timeout returns the ZooKeeper session's timeout as granted last.
 func (i *Incarnation) Timeout() time.Duration { return i.c.timeout() }

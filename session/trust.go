@@ -12,7 +12,7 @@ import (
 // when it is set. The time between two instants is the larger of the two differences.
 type instant struct {
 	mono time.Duration // since the Session was made
-	wall time.Duration // since the epoch
+	wall time.Duration // since 1970
 }
 
 func (i instant) add(d time.Duration) instant { return instant{mono: i.mono + d, wall: i.wall + d} }

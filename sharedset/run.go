@@ -39,7 +39,7 @@ func (s *Set) look(ctx context.Context, inc *session.Incarnation, changed bool) 
 			return nil, nil, err
 		case !exists:
 			return &View{}, watch, nil
-		case old.source == sourceOf(stat):
+		case old.stamp == stampOf(stat):
 			return old.again(), watch, nil
 		}
 		watch.Stop()
@@ -52,7 +52,7 @@ func (s *Set) readW(ctx context.Context, inc *session.Incarnation, old *View) (*
 	for {
 		data, stat, watch, err := inc.GetW(ctx, s.path)
 		if err == nil {
-			if old != nil && old.source == sourceOf(stat) {
+			if old != nil && old.stamp == stampOf(stat) {
 				return old.again(), watch, nil
 			}
 			v := viewOf(stat)

@@ -28,20 +28,20 @@ type View struct {
 	Incarnation *session.Incarnation // the incarnation under which it was read
 	At          time.Time            // when it was read, or found to be unchanged
 
-	source source // the data that were read for this view; zero if there were none
+	stamp stamp // the data that were read for this view; zero if there were none
 }
 
-// source identifies the data of a znode among those before and after, as long as servers lose none of it.
-type source struct{ czxid, mzxid, ctime, mtime int64 }
+// stamp identifies the data of a znode among those before and after, as long as servers lose none of it.
+type stamp struct{ czxid, mzxid, ctime, mtime int64 }
 
-func sourceOf(stat session.Stat) source {
-	return source{stat.Czxid, stat.Mzxid, stat.Ctime, stat.Mtime}
+func stampOf(stat session.Stat) stamp {
+	return stamp{stat.Czxid, stat.Mzxid, stat.Ctime, stat.Mtime}
 }
 
 // viewOf returns the view of a znode that exists, without its items.
 func viewOf(stat session.Stat) *View {
 	return &View{
-		Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid, DataVersion: stat.Version, source: sourceOf(stat),
+		Exists: true, Czxid: stat.Czxid, Ctime: stat.Ctime, Mzxid: stat.Mzxid, DataVersion: stat.Version, stamp: stampOf(stat),
 	}
 }
 
@@ -49,7 +49,7 @@ func viewOf(stat session.Stat) *View {
 func (v *View) again() *View {
 	return &View{
 		Items: v.Items, Exists: v.Exists, Czxid: v.Czxid, Ctime: v.Ctime, Mzxid: v.Mzxid, DataVersion: v.DataVersion,
-		Err: v.Err, source: v.source,
+		Err: v.Err, stamp: v.stamp,
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Clock tells the time on the monotonic clock, since some moment, and on the wall clock, since the epoch. It may be called from
+// Clock tells the time on the monotonic clock, since some moment, and on the wall clock, since 1970. It may be called from
 // any goroutine.
 type Clock func() (mono, wall time.Duration)
 

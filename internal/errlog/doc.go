@@ -10,8 +10,8 @@
 //	level=ERROR msg=failed kind="panic in handler" about=orders:7 error="…" stack="…"
 //
 // A kind that recovers and fails again and again has four lines about a new start in an Interval, and more only of a higher
-// level. Further errors are held back. When the Interval is over, the last one of the highest level is logged.
+// level. Further errors are postponed. When the Interval is over, the last one of the highest level is logged.
 //
 // A Log has no goroutine and no timer: the call that brings the next error, or the success, writes the line. A call for any kind
-// writes the lines that were held back.
+// writes the lines that were postponed.
 package errlog

@@ -27,7 +27,7 @@ const (
 // methods; they wait for nothing but the Logger.
 type Log struct {
 	log     *slog.Logger
-	failing atomic.Int32 // the number of kinds that fail now, and of those with a line that was held back
+	failing atomic.Int32 // the number of kinds that fail now, and of those with a line that was postponed
 
 	mu    sync.Mutex
 	kinds map[string]*kind
@@ -49,12 +49,12 @@ type kind struct {
 	starts   int       // how many lines in that Interval reported that the kind fails anew
 	traced   time.Time // when the newest line with a stack was written
 
-	highest slog.Level // the highest level of the lines in that Interval
-	held    *heldBack  // an error of a start that no line has reported; nil for none
+	highest   slog.Level // the highest level of the lines in that Interval
+	postponed *postponed // an error of a start that no line has reported; nil for none
 }
 
-// heldBack is an error that no line has reported, because there were maxStarts in the Interval.
-type heldBack struct {
+// postponed is an error that no line has reported, because there were maxStarts in the Interval.
+type postponed struct {
 	level       slog.Level
 	about, text string
 	end         *ending // the recovery of the kind since then; nil if it still fails
@@ -119,7 +119,7 @@ func (l *Log) Gone(about string) {
 	l.catchUp(false)
 }
 
-// AllGone is Gone for everything that fails. It first logs what was held back.
+// AllGone is Gone for everything that fails. It first logs what was postponed.
 func (l *Log) AllGone() {
 	l.catchUp(true)
 	for _, kind := range l.failingKinds() {
@@ -203,7 +203,7 @@ func (l *Log) note(level slog.Level, kindName, about, text string, stack bool) *
 		return k.line(now, level, stack)
 	}
 	if !k.logged {
-		l.hold(k, level, about, text)
+		l.postpone(k, level, about, text)
 	}
 	return nil
 }
@@ -286,8 +286,8 @@ func (l *Log) end(kindName string, k *kind) *ending {
 	if k.logged {
 		return end
 	}
-	if k.held != nil {
-		k.held.end = end
+	if k.postponed != nil {
+		k.postponed.end = end
 	}
 	return nil
 }

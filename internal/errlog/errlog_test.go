@@ -273,7 +273,7 @@ func TestAnErrorAmongWarningsIsLogged(t *testing.T) {
 	})
 }
 
-// A line that was held back is logged by the first call after the Interval, whatever that call is about.
+// A line that was postponed is logged by the first call after the Interval, whatever that call is about.
 func TestWhatIsHeldBackIsLoggedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLogged()

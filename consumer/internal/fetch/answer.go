@@ -28,7 +28,7 @@ type result struct {
 
 // parse reads the partition's part of an answer. It holds no lock.
 func (e *entry) parse(resp *sarama.FetchResponse, s *settings) result {
-	r := result{batch: Batch{Next: e.position, LeaderEpoch: e.epoch, EpochFrom: e.position}, follower: -1, check: e.check, diverges: -1}
+	r := result{batch: Batch{Next: e.position, LeaderEpoch: e.epoch, LeaderEpochFrom: e.position}, follower: -1, check: e.check, diverges: -1}
 	if resp.ErrorCode != 0 {
 		r.err = sarama.KError(resp.ErrorCode)
 		return r
@@ -94,7 +94,7 @@ func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sara
 				r.shares = r.shares || b.Codec == sarama.CompressionNone
 			}
 			r.batch.Next = max(r.batch.Next, b.LastOffset()+1)
-			r.batch.setEpoch(b.FirstOffset, b.PartitionLeaderEpoch)
+			r.batch.setLeaderEpoch(b.FirstOffset, b.PartitionLeaderEpoch)
 		case records.MsgSet != nil:
 			r.readLegacy(e.p, records.MsgSet)
 			r.shares = true
@@ -158,7 +158,7 @@ func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
 			r.batch.Next = offset + 1
 		}
 		r.batch.Next = max(r.batch.Next, outer.Offset+1)
-		r.batch.setEpoch(outer.Offset, -1)
+		r.batch.setLeaderEpoch(outer.Offset, -1)
 	}
 }
 
@@ -300,12 +300,12 @@ func (p *Partition) push(b Batch) {
 	p.position, p.epoch = b.Next, b.LeaderEpoch
 	if last := len(p.queue) - 1; len(b.Messages) == 0 && last >= 0 {
 		p.queue[last].Next = b.Next
-		p.queue[last].setEpoch(b.EpochFrom, b.LeaderEpoch)
+		p.queue[last].setLeaderEpoch(b.LeaderEpochFrom, b.LeaderEpoch)
 		return
 	}
 	p.queue = append(p.queue, b)
 	p.buffered += b.size
-	p.of.hold(&b)
+	p.of.retain(&b)
 	p.signal()
 }
 

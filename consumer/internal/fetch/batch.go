@@ -19,9 +19,9 @@ type Batch struct {
 	// LeaderEpoch is that of the last record batch; -1 if it is not known.
 	LeaderEpoch int32
 
-	// EpochFrom is the offset from which on all record batches have LeaderEpoch. It is above the first message's offset when the
-	// leader changed within the answer.
-	EpochFrom int64
+	// LeaderEpochFrom is the offset from which on all record batches have LeaderEpoch. It is above the first message's offset
+	// when the leader changed within the answer.
+	LeaderEpochFrom int64
 
 	size   int     // bytes that the messages take in memory
 	data   int     // the part of size that is in keys, values and headers
@@ -32,11 +32,11 @@ type Batch struct {
 // whole answer in memory.
 type answer struct {
 	bytes int
-	users int // number of batches of the answer that partitions hold; guarded by the fetcher's mu
+	users int // number of batches of the answer that partitions keep; guarded by the fetcher's mu
 }
 
-// hold counts a batch that a partition holds. The fetcher's mu is held.
-func (f *Fetcher) hold(b *Batch) {
+// retain counts a batch that a partition keeps. The fetcher's mu is held.
+func (f *Fetcher) retain(b *Batch) {
 	if b.answer == nil {
 		return
 	}
@@ -46,7 +46,7 @@ func (f *Fetcher) hold(b *Batch) {
 	f.waste -= b.data
 }
 
-// release ends the hold of a batch. The fetcher's mu is held.
+// release ends retain. The fetcher's mu is held.
 func (f *Fetcher) release(b *Batch) {
 	if b.answer == nil {
 		return
@@ -77,10 +77,10 @@ func (b *Batch) copyOut() {
 	b.answer = nil
 }
 
-// setEpoch sets the leader epoch of the last record batches, which begin at offset from.
-func (b *Batch) setEpoch(from int64, epoch int32) {
-	if epoch != b.LeaderEpoch {
-		b.LeaderEpoch, b.EpochFrom = epoch, from
+// setLeaderEpoch sets the leader epoch of the last record batches, which begin at offset from.
+func (b *Batch) setLeaderEpoch(from int64, leaderEpoch int32) {
+	if leaderEpoch != b.LeaderEpoch {
+		b.LeaderEpoch, b.LeaderEpochFrom = leaderEpoch, from
 	}
 }
 

@@ -23,8 +23,8 @@ func TestEmptyBatchRaisesWhatWaits(t *testing.T) {
 		if err != nil || len(b.Messages) != 3 || b.Next != 4 {
 			t.Errorf("%d messages, next %d, %v: the log has 3 messages and a control record", len(b.Messages), b.Next, err)
 		}
-		if b.LeaderEpoch != 4 || b.EpochFrom != 3 {
-			t.Errorf("leader epoch %d from %d on, want 4 from 3 on", b.LeaderEpoch, b.EpochFrom)
+		if b.LeaderEpoch != 4 || b.LeaderEpochFrom != 3 {
+			t.Errorf("leader epoch %d from %d on, want 4 from 3 on", b.LeaderEpoch, b.LeaderEpochFrom)
 		}
 		if lag, _ := p.Lag(); lag != 0 {
 			t.Errorf("lag %d after all was read", lag)

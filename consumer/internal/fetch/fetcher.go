@@ -53,9 +53,9 @@ func New(cluster Cluster, opts Options) (*Fetcher, error) {
 }
 
 // Open starts to read a partition at offset. It does not wait for Kafka: Opened and Next return an error if Kafka does not have
-// the offset. epoch is the leader epoch of the message before offset; with -1 nothing is compared at the start. The caller closes
-// the partition.
-func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64, epoch int32) (*Partition, error) {
+// the offset. leaderEpoch is the leader epoch of the message before offset; with -1 nothing is compared at the start. The caller
+// closes the partition.
+func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64, leaderEpoch int32) (*Partition, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -69,7 +69,7 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	}
 	p := &Partition{
 		of: f, topic: topic, id: id, ready: make(chan struct{}, 1), done: make(chan struct{}), found: make(chan struct{}),
-		position: offset, handed: offset, epoch: epoch, handedEpoch: epoch, end: -1, stable: -1, leaderEpoch: -1, follower: -1, expansion: 1,
+		position: offset, handed: offset, epoch: leaderEpoch, handedEpoch: leaderEpoch, end: -1, stable: -1, leaderEpoch: -1, follower: -1, expansion: 1,
 	}
 	f.open[key{topic, id}] = p
 	for _, other := range f.open {
@@ -215,7 +215,7 @@ func (f *Fetcher) look(ps []*Partition, kind int) {
 	}
 	unknown := map[string]error{} // the errors of whole topics, so that a missing topic is not searched for each of its partitions
 	for _, p := range ps {
-		found := finding{err: unknown[p.topic]}
+		found := searchResult{err: unknown[p.topic]}
 		if found.err == nil {
 			found = f.find(p)
 		}
@@ -234,8 +234,8 @@ func (f *Fetcher) look(ps []*Partition, kind int) {
 	}
 }
 
-// finding is the result of a search for a partition's leader.
-type finding struct {
+// searchResult is the result of a search for a partition's leader.
+type searchResult struct {
 	node       Node
 	epoch      int32 // the leader's epoch
 	follower   int32 // the follower to fetch from; -1 for the leader
@@ -245,14 +245,14 @@ type finding struct {
 }
 
 // find searches the broker to fetch a partition from: its leader, or the follower that the leader has named (KIP-392).
-func (f *Fetcher) find(p *Partition) finding {
+func (f *Fetcher) find(p *Partition) searchResult {
 	f.mu.Lock()
 	follower, outside := p.follower, p.outside
 	if follower >= 0 && time.Now().After(p.lease) {
 		follower = -1
 	}
 	f.mu.Unlock()
-	out := finding{follower: -1, outside: outside}
+	out := searchResult{follower: -1, outside: outside}
 	if outside {
 		if out.start, out.end, out.err = f.cluster.Range(p.topic, p.id); out.err != nil {
 			return out
@@ -274,7 +274,7 @@ func (f *Fetcher) find(p *Partition) finding {
 }
 
 // assign adds the partition to the broker that was found, or schedules another search.
-func (p *Partition) assign(found finding) {
+func (p *Partition) assign(found searchResult) {
 	if found.err != nil {
 		p.retry(found.err)
 		return
@@ -305,7 +305,7 @@ func (p *Partition) assign(found finding) {
 }
 
 // isCutOff returns whether the log ends before the position because a leader of a later epoch has truncated it.
-func (p *Partition) isCutOff(found finding) bool {
+func (p *Partition) isCutOff(found searchResult) bool {
 	return p.position > found.end && p.epoch >= 0 && found.epoch > p.epoch && p.of.settings.version >= 9
 }
 

@@ -288,8 +288,8 @@ func TestEpochFrom(t *testing.T) {
 				k.change(func() { k.log(0).epoch = 4; k.known[key{"t", 0}] = fakeLeader{1, 4} })
 				k.add(0, batch{values: vals(6), epoch: 3}, batch{values: vals(2), epoch: 4})
 				b, err := next(t, open(t, x, 0, c.offset, c.epoch), time.Second)
-				if err != nil || b.Next != 8 || b.LeaderEpoch != 4 || b.EpochFrom != c.want {
-					t.Errorf("next %d, epoch %d from %d, %v", b.Next, b.LeaderEpoch, b.EpochFrom, err)
+				if err != nil || b.Next != 8 || b.LeaderEpoch != 4 || b.LeaderEpochFrom != c.want {
+					t.Errorf("next %d, epoch %d from %d, %v", b.Next, b.LeaderEpoch, b.LeaderEpochFrom, err)
 				}
 			})
 		})

@@ -56,9 +56,9 @@ func inBubble(t *testing.T, change func(*Options), f func(t *testing.T, c *fakeC
 	})
 }
 
-func open(t *testing.T, x *Fetcher, id int32, offset int64, epoch int32) *Partition {
+func open(t *testing.T, x *Fetcher, id int32, offset int64, leaderEpoch int32) *Partition {
 	t.Helper()
-	p, err := x.Open(t.Context(), "t", id, offset, epoch)
+	p, err := x.Open(t.Context(), "t", id, offset, leaderEpoch)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,12 +98,12 @@ func TestTextThatChangesMeanwhileIsCommitted(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		p := tp("t", 0)
 		b := openAt(t, cm, p, 42)
-		store.Hold = make(chan struct{})
+		store.Block = make(chan struct{})
 		b.Mark(50, "first")
 		go func() { _ = cm.Commit(t.Context(), b) }()
 		synctest.Wait() // it is in flight
 		b.Reset(50, "second")
-		close(store.Hold)
+		close(store.Block)
 		time.Sleep(3 * time.Second)
 		if got := store.Get(p); got.Offset != 50 || got.Text != "second" {
 			t.Errorf("stored %d with %q, want the last metadata", got.Offset, got.Text)
@@ -164,13 +164,13 @@ func TestAnswerAfterTheReleaseMakesNoCommit(t *testing.T) {
 		committed := make(chan error)
 		go func() { committed <- cm.CommitLast(t.Context(), released) }()
 		synctest.Wait() // what is stored is being read
-		store.Hold = make(chan struct{})
+		store.Block = make(chan struct{})
 		busy.Mark(1, "")
 		go func() { _ = cm.Commit(t.Context(), busy) }()
 		if err := <-committed; err != nil {
 			t.Error(err)
 		}
-		close(store.Hold)
+		close(store.Block)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if commits[p] != 1 || commits[tp("t", 1)] != 2 {

@@ -149,7 +149,7 @@ func (c *Committer) newTracker(p kiel.Partition, claim Claim, topicID sarama.Uui
 	now := time.Now()
 	return &Tracker{
 		number: c.opened.Add(1), partition: p, claim: claim, topicID: topicID, currentID: c.options.CurrentID, elsewhere: c.options.Elsewhere,
-		next: offset, text: text, dirty: true, dirtyAt: now, committed: position{offset: offset, text: text, epoch: -1},
+		next: offset, text: text, dirty: true, dirtyAt: now, committed: position{offset: offset, text: text, leaderEpoch: -1},
 		repeats:  []time.Time{now.Add(c.options.Timeout), now.Add(time.Minute), now.Add(10 * time.Minute)},
 		storedAt: now,
 		auto:     c.options.Auto,

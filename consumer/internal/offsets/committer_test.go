@@ -120,7 +120,7 @@ func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
 
 func TestCommitsThatWaitTravelTogether(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-		store.Hold = make(chan struct{})
+		store.Block = make(chan struct{})
 		done := make(chan error, 50)
 		for i := range int32(50) {
 			b := cm.Open(tp("t", i), newClaim(t), sarama.Uuid{}, int64(i), "")
@@ -130,7 +130,7 @@ func TestCommitsThatWaitTravelTogether(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		close(store.Hold)
+		close(store.Block)
 		for range 50 {
 			if err := <-done; err != nil {
 				t.Error(err)
@@ -255,14 +255,14 @@ func TestMarksOfALostClaimAreCounted(t *testing.T) {
 			t.Errorf("%d of %d are counted", n, partitions)
 		}
 
-		store.Hold = make(chan struct{})
+		store.Block = make(chan struct{})
 		go func() { _ = cm.Commit(t.Context(), cm.Open(tp("t", partitions), newClaim(t), sarama.Uuid{}, 5, "")) }()
 		synctest.Wait() // the committer waits for the store
 		commitLast(partitions + 1)
 		if n := refused.Load(); n != partitions+1 {
 			t.Errorf("%d are counted, the last of them while the committer was at work, want %d", n, partitions+1)
 		}
-		close(store.Hold)
+		close(store.Block)
 	})
 }
 
@@ -341,7 +341,7 @@ func TestLastCommitRetriesAndGivesUp(t *testing.T) {
 
 func TestEndAnswersWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{Hold: make(chan struct{})}
+		store := &MemoryStore{Block: make(chan struct{})}
 		cm, stop := committerOn(t, store, true)
 		p := tp("t", 0)
 		b := cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")

@@ -14,12 +14,12 @@ import (
 // MemoryStore is a Store in memory, for tests. The zero value is empty. It records all requests. Its exported fields make it slow
 // or make it fail; they are set before the first request.
 type MemoryStore struct {
-	Delay     time.Duration            // the delay of each answer to Fetch
-	HoldFetch chan struct{}            // Fetch waits until it is closed; nil for no wait
-	Hold      chan struct{}            // each request waits until it is closed; nil for no wait
-	Slow      chan struct{}            // the answer to a commit waits until it is closed; nil for no wait
-	Refuse    func(OffsetCommit) error // returns why a commit is not stored; nil stores all
-	OnStored  func(OffsetCommit)       // called with each stored commit
+	Delay      time.Duration            // the delay of each answer to Fetch
+	BlockFetch chan struct{}            // Fetch waits until it is closed; nil for no wait
+	Block      chan struct{}            // each request waits until it is closed; nil for no wait
+	Slow       chan struct{}            // the answer to a commit waits until it is closed; nil for no wait
+	Refuse     func(OffsetCommit) error // returns why a commit is not stored; nil stores all
+	OnStored   func(OffsetCommit)       // called with each stored commit
 
 	mu      sync.Mutex
 	offsets map[kiel.Partition]Stored
@@ -30,9 +30,9 @@ type MemoryStore struct {
 // Fetch returns the stored offsets of ps.
 func (s *MemoryStore) Fetch(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
 	s.wait(ctx)
-	if s.HoldFetch != nil {
+	if s.BlockFetch != nil {
 		select {
-		case <-s.HoldFetch:
+		case <-s.BlockFetch:
 		case <-ctx.Done():
 		}
 	}
@@ -87,9 +87,9 @@ func (s *MemoryStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Pa
 }
 
 func (s *MemoryStore) wait(ctx context.Context) {
-	if s.Hold != nil {
+	if s.Block != nil {
 		select {
-		case <-s.Hold:
+		case <-s.Block:
 		case <-ctx.Done():
 		}
 	}

@@ -139,7 +139,7 @@ func TestPassedOffsetOnItsWayLowersNoTransaction(t *testing.T) {
 		p := tp("t", 0)
 		tr := openAt(t, cm, p, 0)
 		hold := make(chan struct{})
-		store.Hold = hold
+		store.Block = hold
 		tr.Delivered(nil, 5)
 		time.Sleep(1500 * time.Millisecond)
 		tr.AwaitPassed(t.Context())

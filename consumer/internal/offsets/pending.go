@@ -79,7 +79,7 @@ func (p *pendingCommit) offsetCommit() OffsetCommit {
 	t := p.tracker
 	return OffsetCommit{
 		Place:     p.committer.placeOf(t),
-		Partition: t.partition, Offset: p.offset, TopicID: t.topicID, Text: p.text, LeaderEpoch: p.epoch, FirstPartitions: t.firstPartitions.Load(),
+		Partition: t.partition, Offset: p.offset, TopicID: t.topicID, Text: p.text, LeaderEpoch: p.leaderEpoch, FirstPartitions: t.firstPartitions.Load(),
 		Token: t.claim.Token(), EpochPath: t.claim.EpochPath(), EpochVersion: t.claim.EpochVersion(), Incarnation: t.claim.Incarnation(),
 		Authorize: p.authorize,
 	}

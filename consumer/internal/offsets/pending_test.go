@@ -16,14 +16,14 @@ import (
 // of trust.
 func TestCommittedTellsWhenItWasSent(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-		store.Hold = make(chan struct{})
+		store.Block = make(chan struct{})
 		store.Slow = make(chan struct{})
 		var got []Committed
 		cm.options.Notify = func(e Committed, _ func()) bool { got = append(got, e); return false }
 		h := newClaim(t)
 		b := cm.Open(tp("t", 0), h, sarama.Uuid{}, 0, "")
 		sent := time.Now().Add(3 * time.Second)
-		time.AfterFunc(3*time.Second, func() { close(store.Hold) })
+		time.AfterFunc(3*time.Second, func() { close(store.Block) })
 		time.AfterFunc(5*time.Second, func() {
 			h.distrust.Store(true)
 			close(store.Slow)
@@ -52,12 +52,12 @@ func TestCommitUnderWayIsWaitedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				store.Hold = make(chan struct{})
+				store.Block = make(chan struct{})
 				h := newClaim(t)
 				b := cm.Open(tp("t", 0), h, sarama.Uuid{}, 0, "")
 				go func() { _ = cm.Commit(t.Context(), b) }()
 				synctest.Wait() // it is under way
-				time.AfterFunc(answer, func() { close(store.Hold) })
+				time.AfterFunc(answer, func() { close(store.Block) })
 				start := time.Now()
 				giveUp(cm, h.Context(), b)
 				if d := time.Since(start); d != answer {

@@ -14,7 +14,7 @@ import (
 
 func TestReadsThatWaitTravelTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &MemoryStore{Hold: make(chan struct{}), offsets: map[kiel.Partition]Stored{tp("t", 3): {Offset: 33}}}
+		store := &MemoryStore{Block: make(chan struct{}), offsets: map[kiel.Partition]Stored{tp("t", 3): {Offset: 33}}}
 		r := NewReader(store)
 		ctx, cancel := context.WithCancel(t.Context())
 		go r.Run(ctx)
@@ -32,7 +32,7 @@ func TestReadsThatWaitTravelTogether(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		close(store.Hold)
+		close(store.Block)
 		var got []int64
 		for range 10 {
 			got = append(got, <-results)

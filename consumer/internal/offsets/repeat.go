@@ -174,7 +174,7 @@ func (t *Tracker) compare(s Stored, own Place, keepAlive bool) bool {
 	case !SameTopic(s.TopicID, t.topicID), s.Offset < t.committed.offset:
 		return true
 	case s.Offset > t.committed.offset:
-		t.committed = position{offset: s.Offset, text: s.Text, epoch: s.LeaderEpoch} // a late commit of a former owner, which had done these messages
+		t.committed = position{offset: s.Offset, text: s.Text, leaderEpoch: s.LeaderEpoch} // a late commit of a former owner, which had done these messages
 	}
 	return keepAlive
 }

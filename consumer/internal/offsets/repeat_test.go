@@ -113,7 +113,7 @@ func TestRepeatsWriteSeldom(t *testing.T) {
 // A store that does not answer a repeat's question holds up no commit.
 func TestSilentReadHoldsUpNoCommit(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-		store.HoldFetch = make(chan struct{})
+		store.BlockFetch = make(chan struct{})
 		p, q := tp("t", 0), tp("t", 1)
 		openAt(t, cm, p, 0)
 		tr := openAt(t, cm, q, 0)
@@ -183,7 +183,7 @@ func TestReleasesTravelTogether(t *testing.T) {
 // A release waits for a second at most, and no error of the store fails it.
 func TestReleaseGoesOnWithoutTheStore(t *testing.T) {
 	for name, change := range map[string]func(*MemoryStore){
-		"no answer to the read":   func(s *MemoryStore) { s.HoldFetch = make(chan struct{}) },
+		"no answer to the read":   func(s *MemoryStore) { s.BlockFetch = make(chan struct{}) },
 		"no answer to the commit": func(s *MemoryStore) { s.Slow = make(chan struct{}) },
 		"refused": func(s *MemoryStore) {
 			s.Refuse = func(OffsetCommit) error { return errors.New("no") }
@@ -302,7 +302,7 @@ func TestNothingIsRestoredForALostClaim(t *testing.T) {
 // A repeat that could not read what is stored is tried again every few seconds, and the log tells soon when that works.
 func TestRepeatIsTriedAgain(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-		store.HoldFetch = make(chan struct{})
+		store.BlockFetch = make(chan struct{})
 		log := logged(cm)
 		p := tp("t", 0)
 		openAt(t, cm, p, 42)
@@ -312,7 +312,7 @@ func TestRepeatIsTriedAgain(t *testing.T) {
 		if n, most := strings.Count(log.String(), "\n"), 6*20; n < most/2 || n > most {
 			t.Errorf("%d lines in 20 minutes", n)
 		}
-		close(store.HoldFetch)
+		close(store.BlockFetch)
 		time.Sleep(retryRead + LastCommitTimeout + 2*time.Second)
 		synctest.Wait()
 		if got := store.Get(p).Offset; got != 42 {
@@ -338,7 +338,7 @@ func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				store.HoldFetch = make(chan struct{})
+				store.BlockFetch = make(chan struct{})
 				log := logged(cm)
 				tr := openAt(t, cm, tp("t", 0), 42)
 				time.Sleep(11 * time.Minute) // no other repeat is due for hours
@@ -348,7 +348,7 @@ func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
 				}
 				change(cm, tr)
 				time.Sleep(time.Minute)
-				close(store.HoldFetch)
+				close(store.BlockFetch)
 				time.Sleep(retryRead + LastCommitTimeout + 2*time.Second)
 				synctest.Wait()
 				if n := strings.Count(log.String(), "msg=recovered kind=offsets"); n != 1 {

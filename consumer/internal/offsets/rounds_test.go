@@ -56,7 +56,7 @@ func TestTrackersOfOnePartitionHaveTheirOwnAnswers(t *testing.T) {
 				anew := cm.Open(p, newClaim(t), sarama.Uuid{}, 100, "")
 				busy := cm.Open(q, newClaim(t), sarama.Uuid{}, 1, "")
 
-				store.Hold = make(chan struct{})
+				store.Block = make(chan struct{})
 				asked := []*Tracker{busy, lost, anew, busy}
 				if order == "anew, lost" {
 					asked[1], asked[2] = anew, lost
@@ -66,7 +66,7 @@ func TestTrackersOfOnePartitionHaveTheirOwnAnswers(t *testing.T) {
 					go func() { answers[i] = cm.Commit(t.Context(), tr) }()
 					synctest.Wait()
 				}
-				close(store.Hold)
+				close(store.Block)
 				synctest.Wait()
 
 				for i, tr := range asked {

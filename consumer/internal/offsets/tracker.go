@@ -24,9 +24,9 @@ type Claim interface {
 
 // position is an offset with its metadata.
 type position struct {
-	offset int64
-	text   string // the user's metadata
-	epoch  int32  // the leader epoch of the record batch before offset; -1 when it is not known
+	offset      int64
+	text        string // the user's metadata
+	leaderEpoch int32  // the leader epoch of the record batch before offset; -1 when it is not known
 }
 
 // Tracker is the position of one open partition. Its methods may be called from any goroutine; none blocks, but AwaitPassed.
@@ -63,46 +63,46 @@ type Tracker struct {
 	hadLost   bool           // a lost text was reported
 	resumeAt  time.Time      // until then the position is not committed once an interval
 
-	begun     atomic.Bool   // messages may have been handed out; set under mu
-	windowed  atomic.Bool   // Done was called
-	size      int64         // how many messages may be handed out from the oldest unmarked one on
-	tail      int64         // the offset after the last delivered message
-	delivered int64         // the position after all delivered batches
-	window    window        // the messages that were delivered and are not marked
-	epochs    epochs        // the leader epochs of the delivered batches, and of the batch before the start
-	full      chan struct{} // closed when the window may have room again; nil while nobody waits for room
-	fullSince time.Time     // when full was made
+	begun        atomic.Bool   // messages may have been handed out; set under mu
+	windowed     atomic.Bool   // Done was called
+	size         int64         // how many messages may be handed out from the oldest unmarked one on
+	tail         int64         // the offset after the last delivered message
+	delivered    int64         // the position after all delivered batches
+	window       window        // the messages that were delivered and are not marked
+	leaderEpochs leaderEpochs  // the leader epochs of the delivered batches, and of the batch before the start
+	full         chan struct{} // closed when the window may have room again; nil while nobody waits for room
+	fullSince    time.Time     // when full was made
 }
 
 // SetFirstPartitions makes n the OffsetCommit.FirstPartitions of all later commits.
 func (t *Tracker) SetFirstPartitions(n int32) { t.firstPartitions.Store(n) }
 
-// SetStartEpoch sets the leader epoch of the record batch before the start position, -1 when it is not known. It is called before
+// SetStartLeaderEpoch sets the leader epoch of the record batch before the start position, -1 when it is not known. It is called before
 // the first Delivered.
-func (t *Tracker) SetStartEpoch(epoch int32) {
+func (t *Tracker) SetStartLeaderEpoch(leaderEpoch int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.committed.epoch, t.epochs = epoch, nil
-	t.epochs.add(t.delivered-1, epoch, t.next)
+	t.committed.leaderEpoch, t.leaderEpochs = leaderEpoch, nil
+	t.leaderEpochs.add(t.delivered-1, leaderEpoch, t.next)
 }
 
-// SetEpoch sets the leader epoch of the record batches that the next Delivered has from offset from on. The epoch of the batches
-// before from is not known. The epoch is committed with positions among these batches (KIP-320). SetEpoch is called right before
+// SetLeaderEpoch sets the leader epoch of the record batches that the next Delivered has from offset from on. That of the batches
+// before from is not known. It is committed with positions among these batches (KIP-320). SetLeaderEpoch is called right before
 // each Delivered.
-func (t *Tracker) SetEpoch(from int64, epoch int32) {
+func (t *Tracker) SetLeaderEpoch(from int64, leaderEpoch int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if from > t.delivered {
-		t.epochs.add(t.delivered, -1, t.next)
+		t.leaderEpochs.add(t.delivered, -1, t.next)
 	}
-	t.epochs.add(max(from, t.delivered), epoch, t.next)
+	t.leaderEpochs.add(max(from, t.delivered), leaderEpoch, t.next)
 }
 
 // position returns the marked position. It looks up the leader epoch, which marks do not need.
 func (t *Tracker) position() position {
-	p := position{offset: t.next, text: t.text, epoch: -1}
+	p := position{offset: t.next, text: t.text, leaderEpoch: -1}
 	if t.next <= t.delivered {
-		p.epoch = t.epochs.before(t.next)
+		p.leaderEpoch = t.leaderEpochs.before(t.next)
 	}
 	return p
 }
@@ -273,7 +273,7 @@ func (t *Tracker) Move(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.next, t.text, t.dirty, t.dirtyAt, t.passed = offset, "", !t.leftAlone, time.Now(), false
-	t.tail, t.delivered, t.window, t.epochs = offset, offset, window{}, nil
+	t.tail, t.delivered, t.window, t.leaderEpochs = offset, offset, window{}, nil
 }
 
 // close stops accepting marks and returns the newest commit. Until end is called only that commit may be written. All commits

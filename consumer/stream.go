@@ -10,16 +10,16 @@ import (
 
 // fetcher opens partitions for reading.
 type fetcher interface {
-	// open starts to read p at offset. epoch is the leader epoch of the record batch before offset, -1 when it is not known. The
+	// open starts to read p at offset. leaderEpoch is the leader epoch of the record batch before offset, -1 when it is not known. The
 	// error is sarama.ErrOffsetOutOfRange when Kafka does not have that offset, and a fetch.TruncatedError when the first answer
 	// shows that the log before offset was truncated.
-	open(ctx context.Context, p kiel.Partition, offset int64, epoch int32) (source, error)
+	open(ctx context.Context, p kiel.Partition, offset int64, leaderEpoch int32) (stream, error)
 	// end closes all partitions and connections, and returns when they are closed.
 	end()
 }
 
-// source is one partition that is being read. Its methods may be called from any goroutine, but Next by one goroutine at a time.
-type source interface {
+// stream is one partition that is being read. Its methods may be called from any goroutine, but Next by one goroutine at a time.
+type stream interface {
 	// Next blocks until there is a batch. Its error is ctx's cause, or the reason why reading can't go on.
 	Next(ctx context.Context) (fetch.Batch, error)
 	// Pause suspends fetching.

@@ -12,11 +12,11 @@ import (
 )
 
 // wantEpoch checks the leader epoch that is committed with the marked position.
-func wantEpoch(t *testing.T, when string, tr *Tracker, offset int64, epoch int32) {
+func wantEpoch(t *testing.T, when string, tr *Tracker, offset int64, leaderEpoch int32) {
 	t.Helper()
 	p := tr.prepare(NewCommitter(Options{}), marked)
-	if c := p.offsetCommit(); c.Offset != offset || c.LeaderEpoch != epoch {
-		t.Errorf("%s: position %d with epoch %d, want %d with %d", when, c.Offset, c.LeaderEpoch, offset, epoch)
+	if c := p.offsetCommit(); c.Offset != offset || c.LeaderEpoch != leaderEpoch {
+		t.Errorf("%s: position %d with epoch %d, want %d with %d", when, c.Offset, c.LeaderEpoch, offset, leaderEpoch)
 	}
 }
 
@@ -24,14 +24,14 @@ func wantEpoch(t *testing.T, when string, tr *Tracker, offset int64, epoch int32
 func TestCommitHasTheLeaderEpoch(t *testing.T) {
 	tr := trackerAt(t, 10, 0)
 	wantEpoch(t, "nothing is known", tr, 10, -1)
-	tr.SetStartEpoch(4)
+	tr.SetStartLeaderEpoch(4)
 	wantEpoch(t, "the start's is known", tr, 10, 4)
-	tr.SetEpoch(10, 5)
+	tr.SetLeaderEpoch(10, 5)
 	tr.Delivered(messages(10, 11, 12, 13), 20)
 	wantEpoch(t, "delivered and not marked", tr, 10, 4)
 	tr.Mark(11, "")
 	wantEpoch(t, "one is marked", tr, 11, 5)
-	tr.SetEpoch(24, 7)
+	tr.SetLeaderEpoch(24, 7)
 	tr.Delivered(messages(20, 21, 24, 25), 26)
 	tr.Mark(13, "")
 	wantEpoch(t, "of an answer before", tr, 13, 5)
@@ -54,27 +54,27 @@ func TestCommitHasTheLeaderEpoch(t *testing.T) {
 // A Tracker remembers the newest changes of leader. For offsets before these it knows no epoch.
 func TestEpochsAreBounded(t *testing.T) {
 	tr := trackerAt(t, 0, 0)
-	for i := range int64(3 * maxEpochs) {
-		tr.SetEpoch(i, int32(i))
+	for i := range int64(3 * maxLeaderEpochs) {
+		tr.SetLeaderEpoch(i, int32(i))
 		tr.Delivered(messages(i), i+1)
 	}
-	if len(tr.epochs) != maxEpochs {
-		t.Errorf("%d are kept", len(tr.epochs))
+	if len(tr.leaderEpochs) != maxLeaderEpochs {
+		t.Errorf("%d are kept", len(tr.leaderEpochs))
 	}
 	tr.Mark(5, "")
 	wantEpoch(t, "forgotten", tr, 5, -1)
-	tr.Mark(2*maxEpochs+2, "")
-	wantEpoch(t, "remembered", tr, 2*maxEpochs+2, 2*maxEpochs+1)
-	tr.SetEpoch(3*maxEpochs, 1000)
-	tr.Delivered(messages(3*maxEpochs), 3*maxEpochs+1)
-	if len(tr.epochs) != maxEpochs {
-		t.Errorf("%d are kept", len(tr.epochs))
+	tr.Mark(2*maxLeaderEpochs+2, "")
+	wantEpoch(t, "remembered", tr, 2*maxLeaderEpochs+2, 2*maxLeaderEpochs+1)
+	tr.SetLeaderEpoch(3*maxLeaderEpochs, 1000)
+	tr.Delivered(messages(3*maxLeaderEpochs), 3*maxLeaderEpochs+1)
+	if len(tr.leaderEpochs) != maxLeaderEpochs {
+		t.Errorf("%d are kept", len(tr.leaderEpochs))
 	}
-	tr.Mark(3*maxEpochs+1, "")
-	wantEpoch(t, "the newest", tr, 3*maxEpochs+1, 1000)
-	tr.SetEpoch(3*maxEpochs+1, 1001)
-	if len(tr.epochs) != 2 {
-		t.Errorf("%d are kept when all is marked", len(tr.epochs))
+	tr.Mark(3*maxLeaderEpochs+1, "")
+	wantEpoch(t, "the newest", tr, 3*maxLeaderEpochs+1, 1000)
+	tr.SetLeaderEpoch(3*maxLeaderEpochs+1, 1001)
+	if len(tr.leaderEpochs) != 2 {
+		t.Errorf("%d are kept when all is marked", len(tr.leaderEpochs))
 	}
 }
 
@@ -114,7 +114,7 @@ func TestRepeatKeepsTheLeaderEpoch(t *testing.T) {
 		cm, stop := committerOn(t, store, true)
 		defer stop()
 		tr := openAt(t, cm, p, 42)
-		tr.SetEpoch(42, 5)
+		tr.SetLeaderEpoch(42, 5)
 		tr.Delivered(messages(42), 43)
 		tr.Mark(43, "")
 		if err := cm.Commit(t.Context(), tr); err != nil {
