@@ -12,6 +12,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -86,13 +87,13 @@ func (u *callbacks) end(late context.Context) error {
 }
 
 // errAbandoned says that a call did not return in time. The error of end names the call.
-var errAbandoned = errors.New("consumer: abandoned")
+var errAbandoned = errors.New("abandoned")
 
 // callBounded calls f and waits for it, until late ends at most. After the end of late it does not call f, and the error wraps
 // usercall.ErrNotStarted.
 func (u *callbacks) callBounded(late context.Context, name string, f func() error) error {
 	if late.Err() != nil {
-		return &worded{fmt.Sprintf("consumer: no time was left, %s was %v", name, usercall.ErrNotStarted), []error{ownership.ErrStuck, usercall.ErrNotStarted}}
+		return failure("", "", operr.Mark(fmt.Errorf("no time was left, %s was %w", name, usercall.ErrNotStarted), ownership.ErrStuck))
 	}
 	c := u.Go(usercall.Callback{Kind: name}, f, nil)
 	if !kafkaconn.Await(late, c.Returned()) {

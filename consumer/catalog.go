@@ -132,7 +132,7 @@ func (c *catalog) answered(ctx context.Context, q question, infos map[string]top
 		c.asked = time.Time{} // a topic was found that was not asked about
 	}
 	if err != nil {
-		c.err = fmt.Errorf("consumer: describe topics: %w", err)
+		c.err = failure("describe topics", "", err)
 		return nil, nil, c.err
 	}
 	maps.DeleteFunc(c.missed, func(_ string, at time.Time) bool { return q.at.Sub(at) >= missingLately })
@@ -154,13 +154,13 @@ func (c *catalog) answered(ctx context.Context, q question, infos map[string]top
 				delete(c.found, topic)
 			}
 		case !ok:
-			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, sarama.ErrIncompleteResponse))
+			errs = append(errs, failure("topic", topic, sarama.ErrIncompleteResponse))
 		case info.err == nil && len(info.partitions) == 0: // every topic has a partition; this broker does not know the topic yet
-			errs = append(errs, fmt.Errorf("consumer: topic %s: no partitions: %w", topic, sarama.ErrIncompleteResponse))
+			errs = append(errs, failure("topic", topic, fmt.Errorf("no partitions: %w", sarama.ErrIncompleteResponse)))
 		case errors.Is(info.err, sarama.ErrTopicAuthorizationFailed):
 			errs = append(errs, refused("topic", topic, 0, info.err))
 		case info.err != nil:
-			errs = append(errs, fmt.Errorf("consumer: topic %s: %w", topic, info.err))
+			errs = append(errs, failure("topic", topic, info.err))
 		default:
 			next[topic] = info
 			if now[topic] {

@@ -94,7 +94,7 @@ func (m *membership) learnCluster(ctx context.Context) error {
 	}
 	_, err := kafkaconn.Run(ctx, &m.kafka.do, func() (struct{}, error) { return struct{}{}, m.kafka.identify() }, nil)
 	if err != nil {
-		return fmt.Errorf("consumer: ask for the cluster's id: %w", err)
+		return failure("ask for the cluster's id", "", err)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (m *membership) learnCluster(ctx context.Context) error {
 type clusterChangedError struct{ was, is string }
 
 func (e *clusterChangedError) Error() string {
-	return fmt.Sprintf("consumer: %v: Kafka had the cluster id %q when this member joined, and has %q now", ErrOtherCluster, e.was, e.is)
+	return fmt.Sprintf("%v: Kafka had the cluster id %q when this member joined, and has %q now", ErrOtherCluster, e.was, e.is)
 }
 
 // Unwrap returns ErrOtherCluster.
@@ -124,7 +124,7 @@ func (m *membership) checkCluster() {
 // clusterFault returns the clusterChangedError for which the member has left, or nil.
 func (m *membership) clusterFault() error {
 	if e, ok := errors.AsType[*clusterChangedError](context.Cause(m.ctx)); ok {
-		return e
+		return failure("", "", e)
 	}
 	return nil
 }

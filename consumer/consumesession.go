@@ -64,7 +64,7 @@ type sessionUser interface {
 }
 
 // errSessionOver is the cause with which partitions are closed while their claims are kept.
-var errSessionOver = errors.New("consumer: the Consume call ends")
+var errSessionOver = errors.New("the Consume call ends")
 
 // newConsumeSession returns the session of a call. caller is the context that the user gave; ctx is derived from it and ends the
 // session.

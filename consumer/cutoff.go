@@ -19,7 +19,7 @@ import (
 // connections with a commit in flight are aborted. So no commit of the claim is sent later.
 
 // errCutOff is the cause with which a member leaves that is cut off from Kafka.
-var errCutOff = errors.New("consumer: left the group, because no broker of Kafka answers this member")
+var errCutOff = errors.New("left the group, because no broker of Kafka answers this member")
 
 // firstStays is how much longer the first member of the group waits before it leaves. The others leave before it and see to it
 // that it is the last member, which stays. The failures of members that were cut off together begin within this time.

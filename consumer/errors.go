@@ -3,25 +3,25 @@ package consumer
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/ownership"
 )
 
 var (
 	// ErrBusy is returned by [Group.Consume] and [Group.Run] while another call of them runs on the same Group. A Group is one
 	// member; make a second Group for a second one.
-	ErrBusy = errors.New("consumer: this group is consuming already")
+	ErrBusy = errors.New("this group is consuming already")
 
 	// ErrTopicMismatch says that a partition was assigned to this member whose topic the member does not consume, by name or by
 	// pattern. The member does not claim the partition, so nobody consumes it. That happens while members of Python kiel are in
 	// the group, which know no topics, and with allocation functions that do not look at topics; package allocfn says which these
 	// are, and a user's own may be one. In these cases give all members of the group the same topics.
-	ErrTopicMismatch = errors.New("consumer: assigned a topic that this member does not consume")
+	ErrTopicMismatch = errors.New("assigned a topic that this member does not consume")
 
 	// ErrGroupInUse says that Kafka refused a commit because members of Kafka's own group protocol are in the group of this name.
 	// They and this group's members would consume the same partitions, so no partition is opened until they have left. Stop them,
@@ -41,7 +41,7 @@ var (
 	// ErrHandler wraps the error or the panic of a handler that ended while its messages were open. It is the whole error when
 	// the handler returned nil. Run returns it, as a *sarama.ConsumerError; with Options.ReopenPartition it goes to Errors, for
 	// Consume too. A handler that returns because the call ends causes no error.
-	ErrHandler = errors.New("consumer: the handler ended before its partition was revoked")
+	ErrHandler = errors.New("the handler ended before its partition was revoked")
 
 	// ErrRecreated says that a topic was deleted and created again under the same name. Its partitions are opened anew, at the
 	// earliest message.
@@ -49,17 +49,17 @@ var (
 
 	// ErrTopicMissing says that a topic which this member consumes is not in Kafka any more. It is reported once. The topic's
 	// partitions wait until it is created again, which is logged. Meanwhile nothing else is reported about them.
-	ErrTopicMissing = errors.New("consumer: Kafka does not have the topic any more")
+	ErrTopicMissing = errors.New("Kafka does not have the topic any more")
 
 	// ErrTwoTrees says that members whose group is in another ZooKeeper tree, on other servers or under another chroot, store
 	// offsets of partitions that this member owns: messages are handled twice. It goes to Errors as long as that lasts, at most
 	// once a minute. Give all members of a group the same ensemble and chroot.
-	ErrTwoTrees = errors.New("consumer: members of another ZooKeeper tree work on partitions of this group")
+	ErrTwoTrees = errors.New("members of another ZooKeeper tree work on partitions of this group")
 
 	// ErrNewerOwner says that a later owner has stored the offset of a partition that this member is trusted to own, so that
 	// messages are handled twice: somebody has deleted the claim, or has restored ZooKeeper from a backup. It goes to Errors as
 	// long as that lasts, at most once a minute.
-	ErrNewerOwner = errors.New("consumer: a later owner works on a partition that this member owns")
+	ErrNewerOwner = errors.New("a later owner works on a partition that this member owns")
 
 	// ErrMetadataLost says that the metadata of a mark are longer than Kafka takes ([MaxMetadata]), so the offset is committed
 	// without them. It goes to Errors once for each opening of a partition; the log counts all.
@@ -82,39 +82,31 @@ var (
 
 	// ErrOffsetReset says that Kafka does not have the position of a partition, or that an unclean leader election has truncated
 	// the log below the position. The text says where the partition continues.
-	ErrOffsetReset = errors.New("consumer: the log does not have the position")
+	ErrOffsetReset = errors.New("the log does not have the position")
 )
 
-// worded is an error that wraps others and has a text of its own, because theirs would name operation and object again.
-type worded struct {
-	text string
-	errs []error
-}
-
-func (e *worded) Error() string { return e.text }
-
-// Unwrap returns the errors.
-func (e *worded) Unwrap() []error { return e.errs }
+// failure returns the error of an operation, as a user of this package sees it. op and object may be empty.
+func failure(op, object string, err error) error { return operr.New("consumer", op, object, err) }
 
 // stuck returns an ownership.ErrStuck that says what goes on.
 func stuck(format string, args ...any) error {
-	return &worded{"consumer: " + fmt.Sprintf(format, args...), []error{ownership.ErrStuck}}
+	return failure("", "", operr.Mark(fmt.Errorf(format, args...), ownership.ErrStuck))
 }
 
 // notCommitted returns the error of the start position of a partition, of which the commit failed with err.
 func notCommitted(p kiel.Partition, err error) error {
-	why := strings.TrimPrefix(err.Error(), fmt.Sprintf("consumer: commit %s: ", p))
-	return &worded{fmt.Sprintf("consumer: commit the start position of %s: %s", p, why), []error{err}}
+	return failure("commit the start position of", p.String(), err)
 }
 
 // outOfLog returns an ErrOffsetReset of a partition that can't be read at the offset start.
 func outOfLog(p kiel.Partition, start int64, why error, then string, args ...any) error {
-	reason := why.Error()
+	reason := operr.Text(why)
 	if e, ok := errors.AsType[interface {
 		error
 		Reason() string // of fetch's errors
 	}](why); ok {
 		reason = e.Reason()
 	}
-	return &worded{fmt.Sprintf("consumer: read %s at %d: %s", p, start, reason) + fmt.Sprintf(then, args...), []error{ErrOffsetReset, why}}
+	text := errors.New(reason + fmt.Sprintf(then, args...))
+	return failure("read", fmt.Sprintf("%s at %d", p, start), operr.Mark(text, ErrOffsetReset, why))
 }

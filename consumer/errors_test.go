@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/IBM/sarama"
@@ -10,6 +9,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -18,7 +18,7 @@ func TestErrorTexts(t *testing.T) {
 	p := kiel.Partition{Topic: "orders", ID: 3}
 	beyond := &fetch.RangeError{Topic: "orders", Partition: 3, Position: 17, Start: 12, End: 40}
 	cut := &fetch.TruncatedError{Topic: "orders", Partition: 3, Position: 17, Diverges: 15, Epoch: 4, Found: 5}
-	lost := fmt.Errorf("consumer: commit %s: %w", p, offsets.ErrLost)
+	lost := operr.New("consumer", "commit", p.String(), offsets.ErrLost)
 	for want, c := range map[string]struct {
 		err error
 		is  []error

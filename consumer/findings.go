@@ -124,7 +124,7 @@ func (m *membership) report(ctx context.Context, found []offsets.Finding) {
 		slices.SortFunc(of, func(a, b offsets.Finding) int { return a.Partition.Compare(b.Partition) })
 		m.metrics.discords.WithLabelValues(string(discord)).Add(float64(len(of)))
 		if err := shared(discord); err != nil {
-			err = fmt.Errorf("%w: %s", err, describeFindings(of))
+			err = failure("", "", fmt.Errorf("%w: %s", err, describeFindings(of)))
 			m.group.log.FailedWarn(kindShared, string(discord), err)
 			m.group.pass(err)
 			continue

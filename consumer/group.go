@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/ownership"
@@ -108,7 +108,7 @@ func (g *Group) Name() string { return g.settings.Name }
 // While one call runs, another returns ErrBusy; after Close it returns sarama.ErrClosedConsumerGroup.
 func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) error {
 	if handler == nil {
-		return errors.New("consumer: handler is nil")
+		return failure("", "", errors.New("handler is nil"))
 	}
 	return g.runSession(ctx, topics, func(m *membership, s *consumeSession) sessionUser {
 		return m.newGroupSession(s, handler)
@@ -118,11 +118,11 @@ func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.Con
 // runSession checks topics, makes this the running call and serves it.
 func (g *Group) runSession(ctx context.Context, topics []string, user func(*membership, *consumeSession) sessionUser) error {
 	if len(topics) == 0 {
-		return errors.New("consumer: argument topics is empty")
+		return failure("", "", errors.New("argument topics is empty"))
 	}
 	list, err := topiclist.Parse(topics)
 	if err != nil {
-		return fmt.Errorf("consumer: %w (%w)", err, sarama.ErrInvalidTopic)
+		return failure("", "", operr.Mark(err, sarama.ErrInvalidTopic))
 	}
 	call, done, err := g.begin(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (g *Group) begin(ctx context.Context) (context.Context, func(), error) {
 		return nil, nil, sarama.ErrClosedConsumerGroup
 	}
 	if g.running != nil {
-		return nil, nil, ErrBusy
+		return nil, nil, failure("", "", ErrBusy)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	running := make(chan struct{})
@@ -189,7 +189,7 @@ func (g *Group) Close() error {
 		return stuck
 	}
 	if err := g.endSession(g.settings.StopTimeout - time.Since(began)); err != nil {
-		return errors.Join(stuck, fmt.Errorf("consumer: end the session: %w", err))
+		return errors.Join(stuck, failure("end the session", "", err))
 	}
 	return stuck
 }

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -42,7 +41,7 @@ func newKafka(
 	k.finder = newFinder(life, brokers, *config, k.dialer)
 	client, err := brokers.connect(life, kafkaconn.ControlConfig(*config, k.dialer))
 	if err != nil {
-		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
+		return nil, failure("connect to Kafka", "", err)
 	}
 	k.client = client
 	fetching.Config = config
@@ -51,7 +50,7 @@ func newKafka(
 	k.fetcher, err = newKafkaFetcher(life, reading, client, fetching)
 	if err != nil {
 		_ = client.Close()
-		return nil, fmt.Errorf("consumer: connect to Kafka: %w", err)
+		return nil, failure("connect to Kafka", "", err)
 	}
 	k.offsets = &offsets.KafkaStore{Group: group, Config: config, Calls: &k.do, Gate: k.dialer.Gate, Find: func(again bool) (offsets.Coordinator, error) {
 		return k.coordinator(group, again)

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"sync"
@@ -215,7 +214,7 @@ func (m *membership) buildOwner() (err error) {
 		Registerer:  g.registerer,
 	})
 	if err != nil {
-		return fmt.Errorf("consumer: %w", err)
+		return failure("", "", err)
 	}
 	m.tree.path = m.allocator.GroupPath()
 	handler := func(ctx context.Context, cl *ownership.Claim) error { return m.own(ctx, cl) }
@@ -229,7 +228,7 @@ func (m *membership) buildOwner() (err error) {
 		Registerer:       g.registerer,
 	})
 	if err != nil {
-		return fmt.Errorf("consumer: %w", err)
+		return failure("", "", err)
 	}
 	return nil
 }
@@ -253,7 +252,7 @@ func (m *membership) run() {
 	}
 
 	if err := m.owner.Run(m.ctx); err != nil {
-		m.owned = fmt.Errorf("consumer: %w", err)
+		m.owned = failure("", "", err)
 	}
 	byItself := m.ctx.Err() == nil || !errors.Is(context.Cause(m.ctx), context.Canceled)
 	m.leave(m.owned) // StopTimeout begins now, if it has not begun before
@@ -437,12 +436,12 @@ func (m *membership) countCommit(p kiel.Partition, err error, took time.Duration
 	}
 }
 
-// accept returns an ErrTopicMismatch for a partition of a topic that this member does not consume.
+// accept returns an ErrTopicMismatch for a partition of a topic that this member does not consume. ownership names the partition.
 func (m *membership) accept(p kiel.Partition) error {
 	if m.topics.Asks(p.Topic) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrTopicMismatch, p)
+	return ErrTopicMismatch
 }
 
 // ownerError passes an error of ownership, which is in the log, to the user. It skips errors that were passed before.
@@ -466,6 +465,6 @@ func (m *membership) ownerError(err error) {
 // they concern nothing that this member consumes.
 func (m *membership) allocatorError(_ context.Context, err error) {
 	if !errors.Is(err, allocator.ErrUnwantedTopic) {
-		m.group.pass(err)
+		m.group.pass(failure("", "", err))
 	}
 }

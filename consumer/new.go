@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -43,7 +42,7 @@ func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group
 	zk, refused := session.New(zookeeper, opts.Session)
 	set, err := newSettings(brokers, group, opts)
 	if err := errors.Join(err, refused); err != nil {
-		return nil, fmt.Errorf("consumer: %w", err)
+		return nil, failure("", "", err)
 	}
 	life := context.Background() //nolint:forbidigo // like sarama's constructor it takes no context; Close ends what it starts
 	if err := checkKafka(life, brokers, set.config); err != nil {
@@ -71,7 +70,7 @@ func New(s *session.Session, brokers []string, group string, opts Options) (*Gro
 func newWith(s *session.Session, b *bootstrap, group string, opts Options) (*Group, error) {
 	set, err := newSettings(b.list(), group, opts)
 	if err != nil {
-		return nil, fmt.Errorf("consumer: %w", err)
+		return nil, failure("", "", err)
 	}
 	return newGroup(s, b, group, set)
 }
@@ -88,14 +87,14 @@ func newWith(s *session.Session, b *bootstrap, group string, opts Options) (*Gro
 func NewFromClient(s *session.Session, client sarama.Client, group string, opts Options) (*Group, error) {
 	switch {
 	case client == nil:
-		return nil, errors.New("consumer: client is nil")
+		return nil, failure("", "", errors.New("client is nil"))
 	case client.Closed():
-		return nil, fmt.Errorf("consumer: %w", sarama.ErrClosedClient)
+		return nil, failure("", "", sarama.ErrClosedClient)
 	case opts.Config != nil:
-		return nil, errors.New("consumer: option Config is not nil: the configuration is the client's")
+		return nil, failure("", "", errors.New("option Config is not nil: the configuration is the client's"))
 	}
 	if opts.Config = client.Config(); opts.Config == nil {
-		return nil, errors.New("consumer: configuration of the client is nil")
+		return nil, failure("", "", errors.New("configuration of the client is nil"))
 	}
 	return newWith(s, &bootstrap{group: group, client: client}, group, opts)
 }
@@ -117,7 +116,7 @@ func addressesOf(client sarama.Client) []string {
 
 func newGroup(s *session.Session, b *bootstrap, group string, set settings) (*Group, error) {
 	if s == nil {
-		return nil, errors.New("consumer: session is nil")
+		return nil, failure("", "", errors.New("session is nil"))
 	}
 	keeper := promreg.NewKeeper(set.Registerer, group)
 	m, shown := promreg.New(keeper, group, newMetrics)
@@ -129,7 +128,7 @@ func newGroup(s *session.Session, b *bootstrap, group string, set settings) (*Gr
 	m.gauges.group.Store(g)
 	if err := errors.Join(shown.Complete(), g.showParts()); err != nil {
 		keeper.Close()
-		return nil, fmt.Errorf("consumer: %w", err)
+		return nil, failure("", "", err)
 	}
 	warnConfig(set.log, set.config, set.From)
 	return g, nil
@@ -173,7 +172,7 @@ func checkKafka(life context.Context, brokers []string, config *sarama.Config) e
 	control.Metadata.RefreshFrequency = 0 // the client asks nothing by itself
 	client, err := sarama.NewClient(brokers, control)
 	if err != nil {
-		return fmt.Errorf("consumer: connect to Kafka: %w", err)
+		return failure("connect to Kafka", "", err)
 	}
 	var topics []string // all
 	if !config.Metadata.Full {
@@ -191,7 +190,7 @@ func checkKafka(life context.Context, brokers []string, config *sarama.Config) e
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("consumer: connect to Kafka: %w", err)
+		return failure("connect to Kafka", "", err)
 	}
 	return nil
 }

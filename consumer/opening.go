@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
@@ -26,7 +26,7 @@ const (
 )
 
 // errHandlerReturned is the cause with which the context of a handler ends that has returned by itself.
-var errHandlerReturned = errors.New("consumer: the handler has returned")
+var errHandlerReturned = errors.New("the handler has returned")
 
 // errFence marks the errors of the user's Fence.
 var errFence = errors.New("fence")
@@ -150,16 +150,16 @@ func (o *opening) endSession(err error) {
 	case failure != nil && first:
 		log.FailedWarn(kindHandler, o.tp.String(), failure)
 	case first:
-		log.FailedInfo(kindHandler, o.tp.String(), ErrHandler)
+		log.FailedInfo(kindHandler, o.tp.String(), errHandler(nil))
 	}
 }
 
 // errHandler returns an ErrHandler that wraps the error of a handler.
 func errHandler(err error) error {
 	if err == nil {
-		return ErrHandler
+		return failure("", "", ErrHandler)
 	}
-	return fmt.Errorf("%w: %w", ErrHandler, err)
+	return failure("", "", operr.Because(ErrHandler, err))
 }
 
 // opening consumes the partition of one claim under one session after the other. Each call of run opens the partition at its

@@ -20,6 +20,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/defaultlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
 )
@@ -210,7 +211,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	if err != nil {
 		errs = append(errs, err)
 	} else if err := kiel.CheckMember(name); err != nil {
-		errs.add("option Name: %w", err)
+		errs = append(errs, operr.New("", "option Name", "", err))
 	}
 
 	config, err := copyConfig(opts.Config)
@@ -223,7 +224,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		errs.add("option Fence: Config.Version is %s, and before 2.5 (KIP-447) an offset can be read while a transaction is about to store another", config.Version)
 	}
 	if err := zones.Check(opts.Zone); err != nil {
-		errs.add("option Zone or Config.RackID: %w", err)
+		errs = append(errs, operr.New("", "option Zone or Config.RackID", "", err))
 	}
 	if len(errs) > 0 {
 		return settings{}, errors.Join(errs...)
@@ -287,11 +288,11 @@ func (f *faults) checkNumbers(opts Options) {
 
 func (f *faults) checkFuncs(opts Options) {
 	if err := opts.Func.Validate(); err != nil {
-		f.add("option Func: %w", err)
+		*f = append(*f, operr.New("", "option Func", "", err))
 	}
 	for i, also := range opts.AlsoFuncs {
 		if err := also.Validate(); err != nil {
-			f.add("option AlsoFuncs[%d]: %w", i, err)
+			*f = append(*f, operr.New("", fmt.Sprintf("option AlsoFuncs[%d]", i), "", err))
 		}
 		if also.ID() == opts.Func.ID() || slices.ContainsFunc(opts.AlsoFuncs[:i], func(g allocfn.Func) bool { return g.ID() == also.ID() }) {
 			f.add("option AlsoFuncs[%d]: %s is given twice", i, also.ID())

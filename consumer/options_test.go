@@ -35,7 +35,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"no brokers":     {nil, "g", Options{}, "argument brokers is empty"},
 		"empty broker":   {[]string{"a:1", ""}, "g", Options{}, "argument brokers[1] is empty"},
 		"group":          {[]string{"a:1"}, "a/b", Options{}, "group"},
-		"name":           {[]string{"a:1"}, "g", Options{Name: "x\ny"}, "option Name: kiel: invalid name: member"},
+		"name":           {[]string{"a:1"}, "g", Options{Name: "x\ny"}, "option Name: invalid name: member"},
 		"from":           {[]string{"a:1"}, "g", Options{From: 7}, "option From: 7 is not known"},
 		"rebalance":      {[]string{"a:1"}, "g", Options{RebalanceTimeout: -1}, "option RebalanceTimeout: -1ns is less than 0"},
 		"stop":           {[]string{"a:1"}, "g", Options{StopTimeout: -1}, "StopTimeout"},
@@ -60,7 +60,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		t.Errorf("%v does not name all faults", err)
 	}
 	_, err = NewGroup(nil, nil, "g", Options{Window: -1})
-	if want := "consumer: argument brokers is empty\noption Window: -1 is less than 0\nsession: argument servers is empty"; err == nil || err.Error() != want {
+	if want := "consumer: argument brokers is empty\noption Window: -1 is less than 0\nargument servers is empty"; err == nil || err.Error() != want {
 		t.Errorf("NewGroup: got %v, want %s", err, want)
 	}
 }

@@ -18,12 +18,13 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
 
 // errUntrusted is the cause with which a handler's context ends when trust in the claim has ended.
-var errUntrusted = error(&worded{"consumer: the claim is not trusted any more", []error{ownership.ErrLost}})
+var errUntrusted = failure("", "", operr.Mark(errors.New("the claim is not trusted any more"), ownership.ErrLost))
 
 // Partition is an open partition, for the handler given to [Group.Run]. Messages and Batches are for one goroutine at a time,
 // which need not be the handler's own; the other methods may be called from any goroutine, also after the handler has returned. A
@@ -270,7 +271,7 @@ func (p *Partition) awaitRoom(offset int64) bool {
 				warned = true
 				p.metrics.heldBack.Inc()
 				defer p.metrics.heldBack.Dec()
-				p.log.FailedWarn(kindHeldBack, p.id.String(), fmt.Errorf("consumer: messages are held back: the one at %d is not marked", oldest), "since", since)
+				p.log.FailedWarn(kindHeldBack, p.id.String(), failure("", "", fmt.Errorf("messages are held back: the one at %d is not marked", oldest)), "since", since)
 				defer p.log.OK(kindHeldBack, p.id.String())
 			}
 			continue

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -41,7 +40,7 @@ func (c *catalog) look(ctx context.Context) error {
 		c.noteFind(err)
 		if err == nil {
 			c.add(topics)
-		} else if failed = fmt.Errorf("consumer: find topics: %w", err); !c.hasLooked() {
+		} else if failed = failure("find topics", "", err); !c.hasLooked() {
 			return failed
 		}
 	}

@@ -88,9 +88,9 @@ func (t *tree) read(ctx context.Context, inc *session.Incarnation) (offsets.ID, 
 	exists, stat, err := inc.Exists(ctx, t.path)
 	switch {
 	case err != nil:
-		return offsets.ID{}, fmt.Errorf("consumer: identify the group's znode: %w", err)
+		return offsets.ID{}, failure("identify the group's znode", "", err)
 	case !exists:
-		return offsets.ID{}, fmt.Errorf("consumer: identify the group's znode: %s does not exist", t.path)
+		return offsets.ID{}, failure("identify the group's znode", "", fmt.Errorf("%s does not exist", t.path))
 	}
 	id := offsets.TreeID(stat.Czxid, stat.Ctime)
 	t.store(inc, id)

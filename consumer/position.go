@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // position determines the start position, opens the tracker there, and commits it. The commit has two reasons: a policy must not
@@ -43,7 +44,7 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	case reason != "":
 		text, o.origin = "", fromPolicy
 		if start, err = o.member.edge(ctx, o.tp, from); err != nil {
-			return 0, fmt.Errorf("consumer: find the start position of %s: %w", o.tp, err)
+			return 0, failure("find the start position of", o.tp.String(), err)
 		}
 	case o.isCopied(found):
 		o.origin = fromCopied
@@ -99,7 +100,7 @@ func (o *opening) fence(ctx context.Context) error {
 		return o.member.group.settings.Fence(ctx, o.tp.Topic, o.tp.ID)
 	}, nil).Result()
 	if err != nil {
-		return fmt.Errorf("consumer: %w %s: %w", errFence, o.tp, err)
+		return failure("fence", o.tp.String(), operr.Mark(err, errFence))
 	}
 	if !o.claim.Trusted() {
 		return errUntrusted // trust ended while Fence ran
@@ -122,7 +123,7 @@ func (o *opening) describe(ctx context.Context) error {
 		o.member.group.log.FailedWarn(kindMetadata, "", err) // the older metadata are good enough
 	}
 	if o.member.catalog.isMissing(o.tp.Topic) {
-		return fmt.Errorf("%w: %s", ErrTopicMissing, o.tp.Topic)
+		return failure("", "", fmt.Errorf("%w: %s", ErrTopicMissing, o.tp.Topic))
 	}
 	if err != nil && o.member.catalog.count(o.tp.Topic) == 0 {
 		return err // the topic was never described
@@ -225,12 +226,12 @@ func (o *opening) openStream(ctx context.Context, start int64) (stream, int64, e
 	why := err
 	oldest, err := o.member.edge(ctx, o.tp, Earliest)
 	if err != nil {
-		return nil, 0, fmt.Errorf("consumer: find the start position of %s: %w", o.tp, err)
+		return nil, 0, failure("find the start position of", o.tp.String(), err)
 	}
 	next := oldest
 	if start > oldest && o.member.from == Latest {
 		if next, err = o.member.edge(ctx, o.tp, Latest); err != nil {
-			return nil, 0, fmt.Errorf("consumer: find the start position of %s: %w", o.tp, err)
+			return nil, 0, failure("find the start position of", o.tp.String(), err)
 		}
 	}
 	return o.openElsewhere(ctx, start, next, reasonOutOfRange, why)

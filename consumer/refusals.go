@@ -3,14 +3,15 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 )
 
@@ -217,9 +218,9 @@ func (s *stretch) stays() bool { return s.proven >= refusalLimit }
 // refused returns the error for a topic or group that Kafka has refused for a while. The text says what the ACLs must allow.
 func refused(what, name string, lasted time.Duration, err error) error {
 	if lasted > 0 {
-		err = fmt.Errorf("refused for %v: %w", lasted.Round(time.Second), err)
+		err = operr.New("", "refused for", lasted.Round(time.Second).String(), err)
 	}
-	return fmt.Errorf("consumer: Kafka's ACLs must allow READ on %s %q: %w", what, name, err)
+	return failure("Kafka's ACLs must allow READ on "+what, strconv.Quote(name), err)
 }
 
 // groupCheckTimeout is how long a member waits for Kafka to answer whether it may use the group, before it joins without knowing.

@@ -45,7 +45,7 @@ import (
 // nil then.
 func (g *Group) Run(ctx context.Context, topics []string, handle func(ctx context.Context, p *Partition) error) error {
 	if handle == nil {
-		return errors.New("consumer: handler is nil")
+		return failure("", "", errors.New("handler is nil"))
 	}
 	return g.runSession(ctx, topics, func(*membership, *consumeSession) sessionUser { return runUser{handle} })
 }

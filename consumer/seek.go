@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/kielgo/kiel"
@@ -82,7 +81,7 @@ func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 	if offset < 0 {
 		first, err := o.member.edge(ctx, o.tp, o.member.from)
 		if err != nil {
-			return 0, fmt.Errorf("consumer: find the start position of %s: %w", o.tp, err)
+			return 0, failure("find the start position of", o.tp.String(), err)
 		}
 		offset = first
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/usercall"
@@ -21,7 +22,7 @@ import (
 )
 
 // errNotJoined says that the call ended before Setup.
-var errNotJoined = errors.New("consumer: not joined")
+var errNotJoined = errors.New("not joined")
 
 // serve runs one call of Consume or Run as a session on the membership of topics. It returns when ctx, the membership or the
 // session ends. After a member has left because it is cut off from Kafka, it joins again, and begins another session. user makes
@@ -131,7 +132,7 @@ func (m *membership) whyEnded() error {
 	if errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	return fmt.Errorf("%w: %w", sarama.ErrSessionHeartbeatFailed, cause)
+	return operr.Because(sarama.ErrSessionHeartbeatFailed, cause)
 }
 
 // whyLeft returns whyEnded when the membership has ended, else nil.
@@ -264,8 +265,8 @@ func (m *membership) stuckSince(ended time.Time) error {
 		}
 		e := &ownership.StuckError{Partition: o.tp, For: time.Since(ended)}
 		if o.at() == atFence { // the error's own text is of handlers
-			text := fmt.Sprintf("consumer: %s of %s has not returned for %v after the end of its session", callFence, o.tp, e.For)
-			errs = append(errs, &worded{text, []error{e}})
+			text := fmt.Errorf("%s of %s has not returned for %v after the end of its session", callFence, o.tp, e.For)
+			errs = append(errs, failure("", "", operr.Mark(text, e)))
 		} else {
 			errs = append(errs, e)
 		}

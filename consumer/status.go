@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -22,7 +21,7 @@ const (
 )
 
 // errZooKeeperOver is the error of Alive when the ZooKeeper session does not run any more.
-var errZooKeeperOver = errors.New("consumer: the ZooKeeper session has been closed, or has failed for good: the process has to be started anew")
+var errZooKeeperOver = errors.New("the ZooKeeper session has been closed, or has failed for good: the process has to be started anew")
 
 // Status describes the group as this member sees it. To the Status of ownership.Owner it adds whether Kafka can be reached, and
 // for the member's own partitions how far their opening is, what the opening waits for, their offsets and their lag. Troubles are
@@ -80,7 +79,7 @@ func (g *Group) Alive(ctx context.Context) error {
 	m, closed := g.current, g.closed
 	g.mu.Unlock()
 	if !closed && g.zk.Stats().State == "closed" {
-		return errZooKeeperOver
+		return failure("", "", errZooKeeperOver)
 	}
 	if m == nil {
 		return nil
@@ -95,7 +94,7 @@ func (g *Group) Alive(ctx context.Context) error {
 	default:
 	}
 	if err != nil {
-		return fmt.Errorf("consumer: %w", err)
+		return failure("", "", err)
 	}
 	return nil
 }

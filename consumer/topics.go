@@ -89,7 +89,7 @@ func (m *membership) addLacking(ctx context.Context) {
 func (m *membership) onMissing(topic string, missing bool) {
 	if missing {
 		m.metrics.missing.WithLabelValues(labelOf(topic)).Inc()
-		m.group.failed(kindMissing, topic, fmt.Errorf("%w: %s: its partitions wait until it is created again", ErrTopicMissing, topic))
+		m.group.failed(kindMissing, topic, failure("", "", fmt.Errorf("%w: %s: its partitions wait until it is created again", ErrTopicMissing, topic)))
 		return
 	}
 	m.metrics.missing.WithLabelValues(labelOf(topic)).Dec()
@@ -189,7 +189,10 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 func (g *Group) RemoveTopic(ctx context.Context, topic string) error {
 	a, err := allocator.New(g.zk, g.name, g.Name(), allocator.Options{Logger: g.settings.Logger}) // it never runs, so it is no member
 	if err != nil {
-		return fmt.Errorf("consumer: %w", err)
+		return failure("", "", err)
 	}
-	return a.RemoveTopic(ctx, topic)
+	if err := a.RemoveTopic(ctx, topic); err != nil {
+		return failure("", "", err)
+	}
+	return nil
 }

@@ -3,14 +3,14 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // errAway says that Kafka is out of reach.
-var errAway = errors.New("consumer: no broker of Kafka answers")
+var errAway = errors.New("no broker of Kafka answers")
 
 // watchKafka logs when Kafka gets out of reach, and when it is back, until ctx ends. It makes the member leave when it is cut off
 // for long enough. While Kafka answers watchKafka sleeps.
@@ -47,7 +47,7 @@ func (g *Group) logReach() (again time.Duration) {
 	case wait > 0: // Kafka does not count as out of reach yet
 		return wait
 	}
-	g.log.Failed(kindKafka, "", fmt.Errorf("%w: %w", errAway, why), "since", since)
+	g.log.Failed(kindKafka, "", failure("", "", operr.Because(errAway, why)), "since", since)
 	g.log.Began(kindKafka, since)
 	return errlog.Interval
 }

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -66,7 +65,7 @@ func (k *zoneKeeper) look(ctx context.Context) error {
 		return refused
 	}
 	if err := k.update(ctx, changes); err != nil {
-		return errors.Join(refused, fmt.Errorf("consumer: %w", err)) // written stays, so the next look writes again
+		return errors.Join(refused, failure("", "", err)) // written stays, so the next look writes again
 	}
 	if k.written == nil {
 		k.written = map[kiel.Partition]string{}
@@ -86,7 +85,7 @@ func checkRacks(racks map[kiel.Partition]string) (map[kiel.Partition]string, err
 	var errs []error
 	for _, rack := range slices.Sorted(maps.Keys(faults)) {
 		if err := faults[rack]; err != nil {
-			errs = append(errs, fmt.Errorf("consumer: rack of Kafka's brokers: %w", err))
+			errs = append(errs, failure("rack of Kafka's brokers", "", err))
 		}
 	}
 	if len(errs) > 0 {

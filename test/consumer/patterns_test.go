@@ -292,7 +292,7 @@ func TestPatternsThatAreRefused(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		a := r.member("a", nil)
 		for _, topics := range [][]string{{"^t("}, {"!^t"}, {"t", "!^t"}, {`^\pL`}, {"^" + strings.Repeat("t", 1000)}} {
-			if err := a.group.Consume(t.Context(), topics, a.h); !errors.Is(err, kiel.ErrInvalidName) || !strings.HasPrefix(err.Error(), "consumer: kiel: ") {
+			if err := a.group.Consume(t.Context(), topics, a.h); !errors.Is(err, kiel.ErrInvalidName) || !strings.HasPrefix(err.Error(), "consumer: invalid name: ") {
 				t.Errorf("%.20s: %v", topics, err)
 			}
 			if _, err := allocator.New(a.zk, group, "x", allocator.Options{Topics: topics}); !errors.Is(err, kiel.ErrInvalidName) {

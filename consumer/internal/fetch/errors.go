@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 var (
@@ -44,6 +46,11 @@ const (
 	kindThrottle = "throttle" // a broker throttles for longer than maxThrottle
 )
 
+// reading returns the error of reading a partition at an offset.
+func reading(topic string, id int32, at int64, why string) *operr.Error {
+	return &operr.Error{Package: "consumer", Op: "read", Object: fmt.Sprintf("%s:%d at %d", topic, id, at), Err: errors.New(why)}
+}
+
 // RangeError says that Kafka's log begins after the position, or ends before it. It wraps sarama.ErrOffsetOutOfRange.
 type RangeError struct {
 	Topic     string
@@ -54,8 +61,11 @@ type RangeError struct {
 }
 
 // Error names the partition, the position and what Kafka has.
-func (e *RangeError) Error() string {
-	return fmt.Sprintf("consumer: read %s:%d at %d: %s", e.Topic, e.Partition, e.Position, e.Reason())
+func (e *RangeError) Error() string { return e.Operation().Error() }
+
+// Operation is for operr.
+func (e *RangeError) Operation() *operr.Error {
+	return reading(e.Topic, e.Partition, e.Position, e.Reason())
 }
 
 // Reason returns the part of the text that says what Kafka has.
@@ -75,8 +85,11 @@ type TruncatedError struct {
 }
 
 // Error names the partition and both positions.
-func (e *TruncatedError) Error() string {
-	return fmt.Sprintf("consumer: read %s:%d at %d: %s", e.Topic, e.Partition, e.Position, e.Reason())
+func (e *TruncatedError) Error() string { return e.Operation().Error() }
+
+// Operation is for operr.
+func (e *TruncatedError) Operation() *operr.Error {
+	return reading(e.Topic, e.Partition, e.Position, e.Reason())
 }
 
 // Reason returns the part of the text that says where the log differs.

@@ -3,13 +3,13 @@ package fetch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 type key struct {
@@ -44,7 +44,7 @@ type Fetcher struct {
 func New(cluster Cluster, opts Options) (*Fetcher, error) {
 	s, err := newSettings(opts)
 	if err != nil {
-		return nil, fmt.Errorf("consumer: option Config: %w", err)
+		return nil, operr.New("consumer", "option Config", "", err)
 	}
 	return &Fetcher{
 		settings: s, cluster: cluster, changed: make(chan struct{}, 1),
@@ -62,10 +62,10 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended {
-		return nil, fmt.Errorf("consumer: open %s:%d: %w", topic, id, ErrClosed)
+		return nil, operr.New("consumer", "open", kiel.Partition{Topic: topic, ID: id}.String(), ErrClosed)
 	}
 	if f.open[key{topic, id}] != nil {
-		return nil, fmt.Errorf("consumer: open %s:%d: %w", topic, id, ErrOpen)
+		return nil, operr.New("consumer", "open", kiel.Partition{Topic: topic, ID: id}.String(), ErrOpen)
 	}
 	p := &Partition{
 		of: f, topic: topic, id: id, ready: make(chan struct{}, 1), done: make(chan struct{}), found: make(chan struct{}),

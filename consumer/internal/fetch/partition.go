@@ -3,9 +3,10 @@ package fetch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Partition is one partition that is being read. Its methods may be called concurrently, but Next by one goroutine at a time.
@@ -84,7 +85,7 @@ func (p *Partition) Opened(ctx context.Context) error {
 		case <-p.done:
 			waiting = false
 		case <-ctx.Done():
-			return fmt.Errorf("consumer: open %s: %w", p, context.Cause(ctx))
+			return operr.New("consumer", "open", p.String(), context.Cause(ctx))
 		case <-tick.C:
 			waiting = p.answerComes()
 		}
@@ -93,13 +94,13 @@ func (p *Partition) Opened(ctx context.Context) error {
 	defer p.of.mu.Unlock()
 	switch {
 	case p.closed:
-		return fmt.Errorf("consumer: open %s: %w", p, ErrClosed)
+		return operr.New("consumer", "open", p.String(), ErrClosed)
 	case p.err != nil || p.end >= 0:
 		return p.err
 	case p.failure != nil:
-		return fmt.Errorf("consumer: open %s: %w: %w", p, ErrNoAnswer, p.failure)
+		return operr.New("consumer", "open", p.String(), operr.Because(ErrNoAnswer, p.failure))
 	default:
-		return fmt.Errorf("consumer: open %s: %w", p, ErrNoAnswer)
+		return operr.New("consumer", "open", p.String(), ErrNoAnswer)
 	}
 }
 
@@ -144,7 +145,7 @@ func (p *Partition) take() (Batch, bool, error) {
 	p.inHand, p.hand = 0, Batch{}
 	switch {
 	case p.closed:
-		return Batch{}, false, fmt.Errorf("consumer: read %s: %w", p, ErrClosed)
+		return Batch{}, false, operr.New("consumer", "read", p.String(), ErrClosed)
 	case len(p.queue) == 0:
 		return Batch{}, false, p.err
 	}

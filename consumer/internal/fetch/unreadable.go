@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 const (
@@ -38,13 +40,16 @@ type UnreadableError struct {
 }
 
 // Error names the partition and both offsets, and says what to do.
-func (e *UnreadableError) Error() string {
+func (e *UnreadableError) Error() string { return e.Operation().Error() }
+
+// Operation is for operr.
+func (e *UnreadableError) Operation() *operr.Error {
+	why := fmt.Sprintf("%v: %v: let another replica lead, or go on at %d: %s", ErrUnreadable, e.cause, e.Next, runbook)
 	if e.Size > 0 {
-		return fmt.Sprintf("consumer: read %s:%d at %d: %v: the answer has %d bytes, and sarama.MaxResponseSize is %d: set that variable to more, "+
-			"or go on at %d: %s", e.Topic, e.Partition, e.First, ErrUnreadable, e.Size, e.Limit, e.Next, runbook)
+		why = fmt.Sprintf("%v: the answer has %d bytes, and sarama.MaxResponseSize is %d: set that variable to more, or go on at %d: %s",
+			ErrUnreadable, e.Size, e.Limit, e.Next, runbook)
 	}
-	return fmt.Sprintf("consumer: read %s:%d at %d: %v: %v: let another replica lead, or go on at %d: %s",
-		e.Topic, e.Partition, e.First, ErrUnreadable, e.cause, e.Next, runbook)
+	return reading(e.Topic, e.Partition, e.First, why)
 }
 
 // runbook says what to do about a batch that can't be read.

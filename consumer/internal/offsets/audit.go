@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 const (
@@ -167,7 +168,7 @@ func (c *Committer) auditFailed(ctx context.Context, err error) {
 	}
 	c.audit.failed++
 	if c.audit.failed >= toleratedAudits && ctx.Err() == nil {
-		c.options.Errors.FailedWarn(kindAudit, "", fmt.Errorf("stored offsets were not compared %d times in a row: %w", c.audit.failed, err))
+		c.options.Errors.FailedWarn(kindAudit, "", operr.New("consumer", fmt.Sprintf("stored offsets were not compared %d times in a row", c.audit.failed), "", err))
 	}
 }
 

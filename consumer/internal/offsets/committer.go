@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/session"
 )
@@ -352,7 +352,7 @@ func (c *Committer) Alive(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the committer does not answer: %w", context.Cause(ctx))
+			return operr.Because(errNoAnswer, context.Cause(ctx))
 		}
 	}
 	return nil

@@ -3,6 +3,8 @@ package offsets
 import (
 	"errors"
 	"fmt"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 var (
@@ -40,6 +42,8 @@ var (
 
 	// errOvertaken is the error of a commit that is not sent because the position has passed no message, and messages were handed out
 	// meanwhile. No caller gets it.
+	errNoAnswer = errors.New("the committer does not answer")
+
 	errOvertaken = errors.New("messages were handed out meanwhile")
 
 	// errWithdrawn is the error of a request that was not sent because one of its offsets must not be stored any more. The
@@ -74,12 +78,12 @@ func refused(err error) bool {
 // unanswered returns the error of a commit of t, or of all Trackers when t is nil, that Run has not answered.
 func unanswered(t *Tracker, err error) error {
 	if t == nil {
-		return fmt.Errorf("consumer: commit: %w", err)
+		return operr.New("consumer", "commit", "", err)
 	}
-	return fmt.Errorf("consumer: commit %s: %w", t.partition, err)
+	return operr.New("consumer", "commit", t.partition.String(), err)
 }
 
 // Recreated returns the error for a topic whose id has changed.
 func Recreated(topic string) error {
-	return fmt.Errorf("consumer: topic %s was %w", topic, ErrRecreated)
+	return operr.New("consumer", "", "", fmt.Errorf("topic %s was %w", topic, ErrRecreated))
 }

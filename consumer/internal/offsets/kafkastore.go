@@ -3,7 +3,6 @@ package offsets
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 )
 
@@ -86,10 +86,10 @@ func (o *KafkaStore) fetch(ctx context.Context, ps []kiel.Partition, attempts in
 		return last
 	})
 	if err != nil && len(pending) == len(ps) {
-		return nil, fmt.Errorf("consumer: read offsets of group %s: %w", o.Group, err)
+		return nil, operr.New("consumer", "read offsets of group", o.Group, err)
 	}
 	for _, p := range pending {
-		out[p] = Stored{Offset: -1, Err: fmt.Errorf("consumer: read offset of %s: %w", p, err)}
+		out[p] = Stored{Offset: -1, Err: operr.New("consumer", "read offset of", p.String(), err)}
 	}
 	return out, nil
 }
@@ -110,7 +110,7 @@ func readStored(resp *sarama.OffsetFetchResponse, p kiel.Partition) Stored {
 	block := resp.GetBlock(p.Topic, p.ID)
 	if kerr == sarama.ErrNoError {
 		if block == nil {
-			return Stored{Offset: -1, Err: fmt.Errorf("consumer: read offset of %s: %w", p, sarama.ErrIncompleteResponse)}
+			return Stored{Offset: -1, Err: operr.New("consumer", "read offset of", p.String(), sarama.ErrIncompleteResponse)}
 		}
 		kerr = block.Err
 	}
@@ -124,7 +124,7 @@ func readStored(resp *sarama.OffsetFetchResponse, p kiel.Partition) Stored {
 	case sarama.ErrGroupIDNotFound:
 		return Stored{Offset: -1}
 	default:
-		return Stored{Offset: -1, Err: fmt.Errorf("consumer: read offset of %s: %w", p, kerr)}
+		return Stored{Offset: -1, Err: operr.New("consumer", "read offset of", p.String(), kerr)}
 	}
 }
 
@@ -167,21 +167,21 @@ func (o *KafkaStore) send(ctx context.Context, cs []OffsetCommit, out map[kiel.P
 			kerr, ok := resp.Errors[e.Partition.Topic][e.Partition.ID]
 			switch {
 			case !ok:
-				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w", e.Partition, sarama.ErrIncompleteResponse)
+				out[e.Partition] = operr.New("consumer", "commit", e.Partition.String(), sarama.ErrIncompleteResponse)
 			case kerr == sarama.ErrNoError:
 				out[e.Partition] = nil
 			case retriable(kerr):
 				again, last = append(again, e), kerr
 			case hasOtherMembers(kerr):
-				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w: %w", e.Partition, ErrGroupInUse, kerr)
+				out[e.Partition] = operr.New("consumer", "commit", e.Partition.String(), operr.Because(ErrGroupInUse, kerr))
 			case kerr == sarama.ErrGroupIDNotFound: // Kafka makes a group for a commit unless one of another kind has the name
-				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w: %w", e.Partition, errOtherKind, kerr)
+				out[e.Partition] = operr.New("consumer", "commit", e.Partition.String(), operr.Because(errOtherKind, kerr))
 			case len(pending) > 1 && (requestTooLarge(kerr) || kerr == sarama.ErrUnknown && size() > unknownSize):
 				large = append(large, e)
 			case tooLarge(kerr):
-				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w: %w", e.Partition, ErrTooLarge, kerr)
+				out[e.Partition] = operr.New("consumer", "commit", e.Partition.String(), operr.Because(ErrTooLarge, kerr))
 			default:
-				out[e.Partition] = fmt.Errorf("consumer: commit %s: %w", e.Partition, markRefused(kerr))
+				out[e.Partition] = operr.New("consumer", "commit", e.Partition.String(), markRefused(kerr))
 			}
 		}
 		decided = decided || len(again) < len(pending)
@@ -198,7 +198,7 @@ func (o *KafkaStore) send(ctx context.Context, cs []OffsetCommit, out map[kiel.P
 // failed adds the error err to out, for those of cs that may still be sent; for the others it adds why they may not.
 func failed(cs []OffsetCommit, err error, out map[kiel.Partition]error) {
 	for _, e := range permitted(cs, out) {
-		out[e.Partition] = fmt.Errorf("consumer: commit %s: %w", e.Partition, markRefused(err))
+		out[e.Partition] = operr.New("consumer", "commit", e.Partition.String(), markRefused(err))
 	}
 }
 

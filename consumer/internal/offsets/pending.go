@@ -1,8 +1,9 @@
 package offsets
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // pendingCommit is an offset of a Tracker in a request.
@@ -35,7 +36,7 @@ func (p *pendingCommit) authorize() error {
 		return err
 	}
 	if err := p.markSent(now); err != nil {
-		return fmt.Errorf("consumer: commit %s: %w", p.tracker.partition, err)
+		return operr.New("consumer", "commit", p.tracker.partition.String(), err)
 	}
 	return nil
 }

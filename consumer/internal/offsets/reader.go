@@ -2,13 +2,13 @@ package offsets
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Reader reads committed offsets. Requests that arrive while a read is in flight are read together after it.
@@ -50,17 +50,17 @@ func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Part
 	select {
 	case r.requests <- q:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("consumer: read offsets: %w", context.Cause(ctx))
+		return nil, operr.New("consumer", "read offsets", "", context.Cause(ctx))
 	case <-r.done:
-		return nil, fmt.Errorf("consumer: read offsets: %w", ErrEnded)
+		return nil, operr.New("consumer", "read offsets", "", ErrEnded)
 	}
 	select {
 	case a := <-q.answer:
 		return a.found, a.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("consumer: read offsets: %w", context.Cause(ctx))
+		return nil, operr.New("consumer", "read offsets", "", context.Cause(ctx))
 	case <-r.done:
-		return nil, fmt.Errorf("consumer: read offsets: %w", ErrEnded)
+		return nil, operr.New("consumer", "read offsets", "", ErrEnded)
 	}
 }
 

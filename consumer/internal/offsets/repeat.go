@@ -3,13 +3,13 @@ package offsets
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 const (
@@ -283,7 +283,7 @@ func (c *Committer) release(ctx context.Context, t *Tracker) {
 	if !t.isLeftAlone() && t.mayCommit() == nil {
 		err := c.waitForRestore(short, t)
 		if err != nil && ctx.Err() == nil && !Fenced(err) && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) { // a deleted topic has no offsets
-			c.options.Errors.FailedWarn(kindOffsets, t.partition.String(), fmt.Errorf("position not confirmed before the release: %w", err))
+			c.options.Errors.FailedWarn(kindOffsets, t.partition.String(), operr.New("consumer", "position not confirmed before the release", "", err))
 		}
 	}
 	c.close(ctx, short, t)

@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 const (
@@ -113,7 +114,7 @@ func (c *Committer) reportText(p *pendingCommit, err error) {
 	switch {
 	case c.options.Text == nil:
 	case lost != nil:
-		c.options.Text(t.partition, fmt.Errorf("consumer: commit %s: %w", t.partition, lost), first)
+		c.options.Text(t.partition, operr.New("consumer", "commit", t.partition.String(), lost), first)
 	case err == nil && p.text != "" && !first:
 		c.options.Text(t.partition, nil, false)
 	}
@@ -134,7 +135,7 @@ func (t *Tracker) dropText(p *pendingCommit, err error) {
 	defer t.mu.Unlock()
 	t.lost = fmt.Errorf("%w: %d characters", ErrTextLost, units(p.text))
 	if kerr, ok := errors.AsType[sarama.KError](err); ok {
-		t.lost = fmt.Errorf("%w: %w", t.lost, kerr)
+		t.lost = operr.Because(t.lost, kerr)
 	}
 	if t.text == p.text {
 		t.text = ""

@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -299,11 +300,11 @@ func (t *Tracker) end() {
 func (t *Tracker) mayCommit() error {
 	switch {
 	case !t.claim.Trusted():
-		return fmt.Errorf("consumer: commit %s: %w", t.partition, ErrLost)
+		return operr.New("consumer", "commit", t.partition.String(), ErrLost)
 	case !SameTopic(t.topicID, t.currentID(t.partition.Topic)):
-		return fmt.Errorf("consumer: commit %s: the topic was %w", t.partition, ErrRecreated)
+		return operr.New("consumer", "commit", t.partition.String(), fmt.Errorf("the topic was %w", ErrRecreated))
 	case t.elsewhere != nil && t.elsewhere():
-		return fmt.Errorf("consumer: commit %s: %w", t.partition, ErrElsewhere)
+		return operr.New("consumer", "commit", t.partition.String(), ErrElsewhere)
 	default:
 		return nil
 	}
