@@ -60,13 +60,13 @@ func TestErrorsNameAllOnce(t *testing.T) {
 			t.Errorf("Stop: %v", err)
 		}
 	})
-	for want, make := range map[string]func() (*ownership.Owner, error){
+	for want, construct := range map[string]func() (*ownership.Owner, error){
 		"the allocator is nil": func() (*ownership.Owner, error) { return ownership.New(nil, nil, ownership.Options{}) },
 		"option StopTimeout: -1s is negative": func() (*ownership.Owner, error) {
 			return ownership.NewFromSource(newBrain(&session.Session{}, "g", "a"), func(context.Context, *ownership.Claim) error { return nil }, ownership.Options{StopTimeout: -time.Second})
 		},
 	} {
-		_, err := make()
+		_, err := construct()
 		operrtest.Once(t, err, "ownership", want)
 	}
 	operrtest.Once(t, &ownership.StuckError{Partition: part("t:0"), For: time.Minute}, "ownership", "stuck", "t:0", "1m0s")
