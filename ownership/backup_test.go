@@ -71,3 +71,32 @@ func TestClaimsFromTwoBackups(t *testing.T) {
 		}
 	})
 }
+
+// After an ensemble went back to a backup, and accepted its clients as if nothing had happened, claims of this member stand again that
+// are older than those that it holds: all are read once, and opened again under the tokens that the servers know.
+func TestTokensAfterBackup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 60
+		w := newWorld(t)
+		defer w.close()
+		a := w.owning("a", items(n), memberOptions{unobserved: true}) // the tokens go back, which the journal is no judge of
+		backup := w.srv.Backup()
+		w.assign(map[string]string{"a": ""})
+		a.owns(5*time.Second, "")
+		w.assign(map[string]string{"a": items(n)})
+		a.owns(5*time.Second, items(n))
+		time.Sleep(time.Minute)
+		session := a.sessionID()
+		w.srv.Restore(backup, zktest.RestoreOptions{Elect: true})
+		time.Sleep(time.Minute)
+		if a.sessionID() != session {
+			t.Error("the member has lost its session")
+		}
+		for _, info := range a.owner.Owned() {
+			_, stat, ok := w.srv.Get(fmt.Sprintf("%s/%s:%d", owners, info.Topic, info.Partition))
+			if !ok || stat.Czxid != info.Token {
+				t.Errorf("%s:%d has token %d, its znode %d", info.Topic, info.Partition, info.Token, stat.Czxid)
+			}
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -102,8 +103,8 @@ func (u *callbacks) report(err error) {
 }
 
 // accept asks Accept about the partitions of a plan, on one goroutine, and returns those that it does not accept, with its errors. A
-// call that panics, or ends the goroutine, is an error like any other.
-func (u *callbacks) accept(ids []kiel.Partition) map[kiel.Partition]error {
+// call that panics, or ends the goroutine, is an error like any other. When ctx has ended it asks about no more.
+func (u *callbacks) accept(ctx context.Context, ids []kiel.Partition) map[kiel.Partition]error {
 	refused := make(map[kiel.Partition]error)
 	if u.o.opts.Accept == nil {
 		return refused
@@ -113,11 +114,11 @@ func (u *callbacks) accept(ids []kiel.Partition) map[kiel.Partition]error {
 		now := asked.Load()
 		return before.Swap(now) != now || u.stuck(callAccept)
 	})
-	for int(asked.Load()) < len(ids) {
+	for int(asked.Load()) < len(ids) && ctx.Err() == nil {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			for n := asked.Load(); int(n) < len(ids); n = asked.Load() {
+			for n := asked.Load(); int(n) < len(ids) && ctx.Err() == nil; n = asked.Load() {
 				u.acceptOne(ids[n], refused, &asked)
 			}
 		}()

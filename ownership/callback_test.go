@@ -380,3 +380,30 @@ func isOpen(c <-chan struct{}) bool {
 		return true
 	}
 }
+
+// When Run has returned, Accept is not called any more, though a call of it was stuck before other partitions were asked about.
+func TestAcceptAfterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		free := make(chan struct{})
+		var calls atomic.Int64
+		w.assign(map[string]string{"a": items(5)})
+		a := w.join("a", memberOptions{Options: ownership.Options{
+			RebalanceTimeout: 5 * time.Second, StopTimeout: 5 * time.Second,
+			Accept: func(kiel.Partition) error {
+				calls.Add(1)
+				<-free
+				return nil
+			},
+		}})
+		time.Sleep(time.Second)
+		a.quit()
+		<-a.done
+		close(free)
+		synctest.Wait()
+		if n := calls.Load(); n != 1 {
+			t.Errorf("Accept was called %d times", n)
+		}
+	})
+}

@@ -175,7 +175,9 @@ func (l *loop) followSession(ctx context.Context) {
 		life, end := context.WithCancelCause(l.base)
 		watch := l.wire.Watch(inc)
 		l.post(func() { l.onTrust(life, inc, watch) })
-		if !l.followWatch(ctx, inc, watch) {
+		lasts := l.followWatch(ctx, inc, watch)
+		watch.End()
+		if !lasts {
 			end(ErrLost)
 			return
 		}
@@ -220,6 +222,7 @@ func (l *loop) onTrust(life context.Context, inc *session.Incarnation, watch *cl
 			l.setRoom(p, true)
 		}
 		clear(l.sent)
+		l.servers = ageOf(inc)
 	}
 	l.inc, l.zk, l.life, l.watch, l.toWatch = inc, inc, life, watch, nil
 	l.o.log.DebugContext(life, "session trusted", "incarnation", inc.Number(), "session_id", fmt.Sprintf("0x%x", uint64(inc.SessionID())))

@@ -23,7 +23,7 @@ func (l *loop) followPlans(ctx context.Context) {
 				named = append(named, id)
 			}
 		}
-		for id, err := range l.o.users.accept(named) {
+		for id, err := range l.o.users.accept(ctx, named) {
 			refused[id] = operr.New("", "", id.String(), operr.Because(ErrUnclaimed, err))
 		}
 		l.post(func() {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -362,14 +364,20 @@ type serversAge struct {
 	epoch   int64
 }
 
+// ageOf returns the age of the servers as an incarnation sees it.
+func ageOf(inc *session.Incarnation) serversAge {
+	return serversAge{history: inc.History(), epoch: inc.LeaderEpoch()}
+}
+
 // revisit looks once at all claims that were sent in this ZooKeeper session, if the servers may have gone back to a backup:
 // a claim that was released since stands again, and another member waits for it.
 func (l *loop) revisit() {
-	now := serversAge{history: l.inc.History(), epoch: l.inc.LeaderEpoch()}
+	now := ageOf(l.inc)
 	if l.servers == now {
 		return
 	}
 	l.servers = now
+	l.check(slices.Collect(maps.Keys(l.parts))) // what has gone back to an older claim of ours is not told by watches
 	for id := range l.sent {
 		if p := l.parts[id]; p == nil || p.busy == idle && p.held == heldNot {
 			l.doubt(id)

@@ -47,6 +47,7 @@ type client struct {
 	id           atomic.Int64   // the session's id; 0 before the first connect reply
 	granted      atomic.Int64   // the session timeout in nanoseconds as granted last; before that, as asked for
 	lastZxid     atomic.Int64   // the largest zxid of any answer
+	answerZxid   atomic.Int64   // the zxid of the newest answer: after a loss of the servers' data it is smaller
 	leaderEpoch  atomic.Int64   // the leader's epoch: the upper half of the newest answer's zxid
 	rejectedZxid atomic.Int64   // runner.rejectedZxid, until the first answer has been compared with it; then 0
 
@@ -203,6 +204,7 @@ func (c *client) observeZxid(zxid int64) {
 		return // an answer without a zxid
 	}
 	c.leaderEpoch.Store(zxid >> 32)
+	c.answerZxid.Store(zxid)
 	for last := c.lastZxid.Load(); last < zxid && !c.lastZxid.CompareAndSwap(last, zxid); {
 		last = c.lastZxid.Load()
 	}

@@ -201,7 +201,7 @@ func (n *netConn) handshake() ([]byte, error) {
 		}
 		// What is to be watched since the last answer is known now, before there are answers on this connection. It may be much for
 		// the time that a handshake has.
-		if again := n.c.watches.linked(n, n.c.lastZxid.Load()); len(again) > 0 {
+		if again := n.c.watches.linked(n, n.c.answerZxid.Load()); len(again) > 0 {
 			n.c.start(func() {
 				for since, paths := range again {
 					n.setWatches(since, paths)

@@ -1,21 +1,31 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"slices"
 	"sync"
+	"time"
 )
 
-// maxWatchRequest bounds the size of a request that sets watches: well below any jute.maxbuffer, since a server that takes less ends
-// the connection.
-const maxWatchRequest = 16 << 10
+const (
+	// maxWatchRequest bounds the size of a request that sets watches: well below any jute.maxbuffer, since a server that takes less
+	// ends the connection.
+	maxWatchRequest = 4 << 10
+	// setWatchesAgain is the pause before watches are set again that a server has refused to set, because it has too much to do for
+	// instance.
+	setWatchesAgain = time.Second
+)
 
-// DataWatches tells of changes of the data of many znodes, and of their deletion. It sends one request for thousands of znodes when
-// they are added, one when a connection was lost and made again, and none besides. It rests on what the servers promise: the event of
-// a watch comes before any answer that shows the change, and a client that connects again learns of what has changed since its last
-// answer. After a loss of the servers' data, and in another ZooKeeper session, there is another incarnation, and this one's watches
-// have ended. All methods may be called from any goroutine; none blocks.
+// DataWatches tells of changes of the data of many znodes, and of their deletion. It sends a request for some fifty znodes when they
+// are added, and when a connection was lost and made again, and none besides. It rests on what the servers promise: the event of a
+// watch comes before any answer that shows the change, and a client that connects again learns of what has changed since its last
+// answer. All methods may be called from any goroutine; none blocks.
+//
+// Two things are not told. When an ensemble goes back to a backup and accepts its clients as if nothing had happened (LeaderEpoch
+// changes, History does not), znodes are as they were before, which no watch notices. And ZooKeeper 3.8 and newer do not send the
+// event of a znode that its ACL does not let the session read.
 type DataWatches struct {
 	c    *client
 	wake chan struct{} // has one slot
@@ -84,7 +94,7 @@ func (w *DataWatches) note(full string) {
 		return
 	}
 	delete(w.since, full)
-	w.changed = append(w.changed, full[len(w.c.opts.Chroot):])
+	w.changed = append(w.changed, cmp.Or(full[len(w.c.opts.Chroot):], "/"))
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -145,22 +155,31 @@ func (h *hub) unlinked(link *netConn) {
 	}
 }
 
-// set notes an answer to a request that has set watches. If the server has refused it, all of its paths count as changed.
-func (h *hub) set(r watchRequest, refused bool) {
+// set notes that a server has set the watches of a request.
+func (h *hub) set(r watchRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.sets {
 		for _, path := range r.paths {
-			if since, watched := w.since[path]; !watched || since != r.since {
-				continue
-			}
-			if refused {
-				w.note(path)
-			} else {
+			if since, watched := w.since[path]; watched && since == r.since {
 				w.since[path] = answered
 			}
 		}
 	}
+}
+
+// notSet returns those paths of a request whose watches are still to be set.
+func (h *hub) notSet(r watchRequest) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.paths), func(path string) bool {
+		for w := range h.sets {
+			if since, watched := w.since[path]; watched && since == r.since {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // watchRequest is a request that has set watches and was not answered yet.
@@ -212,7 +231,14 @@ func (n *netConn) watchesSet(code int32) error {
 	r := n.watching.sent[0]
 	n.watching.sent = slices.Delete(n.watching.sent, 0, 1)
 	n.watching.mu.Unlock()
-	n.c.watches.set(r, code != 0)
+	if code == 0 {
+		n.c.watches.set(r)
+		return nil
+	}
+	n.c.log.Debug("server has refused to set watches", keyServer, n.address, "code", code)
+	time.AfterFunc(setWatchesAgain, func() {
+		n.c.start(func() { n.setWatches(r.since, n.c.watches.notSet(r)) })
+	})
 	return nil
 }
 

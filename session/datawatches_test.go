@@ -139,7 +139,7 @@ func TestDataWatchesCost(t *testing.T) {
 			paths = append(paths, fmt.Sprintf("/group/owners/topic-of-some-length:%05d", i))
 		}
 		since := w.make(inc, paths...)
-		sets, reads := w.count(zktest.OpSetWatches), int64(15) // 5,000 paths of 41 bytes
+		sets, reads := w.count(zktest.OpSetWatches), int64(60) // 5,000 paths of 45 bytes
 		d := inc.DataWatches()
 		d.Add(since, paths...)
 		time.Sleep(time.Hour)
@@ -213,20 +213,30 @@ func TestDataWatchesAddedWithoutConnection(t *testing.T) {
 	}
 }
 
-// If a server refuses to set watches, all of them count as changed.
+// Watches that a server refuses to set are set again, after a pause each time.
 func TestDataWatchesRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inc := w.start("a", nil).incarnation()
 		since := w.make(inc, "/a", "/b")
+		sent := 0
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpSetWatches {
-				return zktest.Action{Err: zktest.ErrUnimplemented}
+				if sent++; sent <= 5 {
+					return zktest.Action{Err: zktest.ErrUnimplemented}
+				}
 			}
 			return zktest.Action{}
 		})
 		d := inc.DataWatches()
 		d.Add(since, "/a", "/b")
-		wantTold(t, "refused", d, "/a", "/b")
+		w.set("/a")
+		d.Remove("/b")
+		wantTold(t, "refused", d)
+		time.Sleep(10 * time.Second)
+		wantTold(t, "accepted", d, "/a")
+		if sent != 6 {
+			t.Errorf("%d requests, want 6", sent)
+		}
 	})
 }
 
@@ -254,5 +264,52 @@ func TestDataWatchesEnd(t *testing.T) {
 		if next, err := m.Incarnation(ctx); err != nil || session.Sets(next) != 0 {
 			t.Errorf("%d DataWatches are left (%v)", session.Sets(next), err)
 		}
+	})
+}
+
+// After the servers have lost data, what has changed while there was no connection is told, though zxids are smaller than before.
+func TestDataWatchesAfterALossOfData(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", nil)
+		inc := m.incarnation()
+		w.make(inc, "/a", "/b")
+		backup := w.srv.Backup()
+		for i := range 50 {
+			w.make(inc, fmt.Sprintf("/x%d", i))
+		}
+		w.srv.Down()
+		time.Sleep(2 * timeout)
+		w.srv.Restore(backup, zktest.RestoreOptions{})
+		time.Sleep(2 * timeout)
+		again := m.incarnation()
+		if again.History() == inc.History() || again.SessionID() != inc.SessionID() {
+			t.Fatal("the servers have lost nothing, or the session")
+		}
+		since := w.make(again, "/c")
+		d := again.DataWatches()
+		d.Add(since, "/a", "/b", "/c")
+		wantTold(t, "nothing has changed", d)
+		w.net.Refuse()
+		m.link.Cut()
+		w.set("/a")
+		time.Sleep(time.Second / 2)
+		w.net.Heal()
+		time.Sleep(2 * time.Second)
+		wantTold(t, "changed while there was no connection", d, "/a")
+	})
+}
+
+// The root of a chroot is told as "/".
+func TestDataWatchesOfTheRoot(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		inc := w.start("a", func(o *session.Options) { o.Chroot = "/chroot" }).incarnation()
+		_, stat, err := inc.Get(t.Context(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := inc.DataWatches()
+		d.Add(stat.Mzxid, "/")
+		w.set("/chroot")
+		wantTold(t, "the root", d, "/")
 	})
 }

@@ -25,6 +25,9 @@ func (w *Watch) Add(claims ...Finding) {
 	}
 }
 
+// End ends all watches.
+func (w *Watch) End() { w.watches.End() }
+
 // Remove ends the watch of a claim.
 func (w *Watch) Remove(id kiel.Partition) { w.watches.Remove(w.paths.Owner(id), w.paths.Epoch(id)) }
 
