@@ -8,14 +8,14 @@ import (
 )
 
 // TestErrorsAreNotCut looks for errors whose texts begin with a package's name, which package operr adds at the exported edge, and
-// for code that cuts or parses the text of an error. Package ownership still has names in its texts.
+// for code that cuts or parses the text of an error.
 func TestErrorsAreNotCut(t *testing.T) {
 	files, _ := sources(t)
 	named := regexp.MustCompile(`(?:errors\.New|fmt\.Errorf)\("(kiel|allocator|allocfn|barrier|consumer|counter|election|lease|lock|ownership|partitioner|party|` +
 		`queue|semaphore|session|sharedset|status|watched|zones): `)
 	cut := regexp.MustCompile(`strings\.\w+\([^\n]*\.Error\(\)`)
 	for _, path := range files {
-		if regexp.MustCompile(`^(test|cmd|zktest|ownership|internal/recipetest)/`).MatchString(path) {
+		if regexp.MustCompile(`^(test|cmd|zktest|internal/recipetest)/`).MatchString(path) {
 			continue
 		}
 		code, err := os.ReadFile(path)

@@ -74,7 +74,8 @@
 // effect has the effect later. The token is for that. Exclusivity towards members
 // of the Python library, which know no claims; in the moments after an operator
 // removes a claim or kills a session, until the watch on it fires (at worst until
-// trust ends); and when all servers lose their data or go back to a backup. Tokens
+// trust ends, and, once somebody has taken from the session the right to read the znode, until it is read in its turn); and when all
+// servers lose their data or go back to a backup. Tokens
 // start again when ZooKeeper's data is lost, and some come again after a backup. What a session holds is limited (about 7,900 claims):
 // what does not fit stays unclaimed and is reported.
 //

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -235,7 +236,7 @@ func (n *netConn) watchesSet(code int32) error {
 		n.c.watches.set(r)
 		return nil
 	}
-	n.c.log.Debug("server has refused to set watches", keyServer, n.address, "code", code)
+	n.c.log.Debug("server has refused to set watches", keyServer, n.address, keyText, fmt.Sprintf("code %d", code))
 	time.AfterFunc(setWatchesAgain, func() {
 		n.c.start(func() { n.setWatches(r.since, n.c.watches.notSet(r)) })
 	})

@@ -57,6 +57,8 @@
 //     refused ends with [ErrAuthFailed] instead. Proofs without an answer are no reason to give a session up.
 //   - A write that returns anything but [ErrUncertain] was done, or was not and never will be. Reads are repeated until they are
 //     answered.
+//   - [DataWatches] tell of each change of thousands of znodes, and of nothing else. They send requests only when znodes are added and
+//     when a connection was made anew.
 //   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after 4/5 T to T without any of these,
 //     at random, so that members do not all read at once. The watch of [Incarnation.ChildrenLasting] waits for a change, or the
 //     end of the connection or the incarnation, however long that takes. A server keeps one watch for each path and kind, however

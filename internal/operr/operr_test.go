@@ -16,13 +16,16 @@ type other struct{ error }
 // Unwrap returns the Error.
 func (o other) Unwrap() error { return o.error }
 
-func (o other) Operation() *operr.Error { return o.error.(*operr.Error) }
+func (o other) Operation() *operr.Error {
+	e, _ := errors.AsType[*operr.Error](o.error)
+	return e
+}
 
-// withText is an error like recipe.BlockedError.
-type withText struct{ error }
+// textError is an error like recipe.BlockedError.
+type textError struct{ error }
 
-func (withText) Text() string    { return "/l: blocked" }
-func (w withText) Unwrap() error { return w.error }
+func (textError) Text() string    { return "/l: blocked" }
+func (w textError) Unwrap() error { return w.error }
 
 // Each text names package, operation and object once, and the error wraps all that it was made of.
 func TestTexts(t *testing.T) {
@@ -46,7 +49,7 @@ func TestTexts(t *testing.T) {
 		"party: join /a: get /b: refused\nlost":      operr.New("party", "join", "/a", errors.Join(get, lost)),
 		"party: join /b: refused\nlost":              operr.New("party", "join", "/b", errors.Join(get, lost)),
 		"lease: get /b: refused ":                    operr.New("lease", "", "", other{operr.New("lock", "get", "/b", fmt.Errorf("%w ", errRefused))}),
-		"sharedset: add to /s: /l: blocked":          operr.New("sharedset", "add to", "/s", withText{fmt.Errorf("lock: %w", errRefused)}),
+		"sharedset: add to /s: /l: blocked":          operr.New("sharedset", "add to", "/s", textError{fmt.Errorf("lock: %w", errRefused)}),
 		"party: join /b: refused  ":                  operr.New("party", "join", "/b", operr.Mark(operr.New("session", "get", "/b", errors.New("refused  ")), errRefused)),
 		"party: join /a: a user's: session: refused": operr.New("party", "join", "/a", fmt.Errorf("a user's: session: %w", errRefused)),
 	} {
