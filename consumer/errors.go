@@ -49,7 +49,7 @@ var (
 
 	// ErrTopicMissing says that a topic which this member consumes is not in Kafka any more. It is reported once. The topic's
 	// partitions wait until it is created again, which is logged. Meanwhile nothing else is reported about them.
-	ErrTopicMissing = errors.New("Kafka does not have the topic any more")
+	ErrTopicMissing = errors.New("the topic is not in Kafka any more")
 
 	// ErrTwoTrees says that members whose group is in another ZooKeeper tree, on other servers or under another chroot, store
 	// offsets of partitions that this member owns: messages are handled twice. It goes to Errors as long as that lasts, at most

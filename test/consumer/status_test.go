@@ -183,7 +183,7 @@ func TestStatusOfAMissingTopic(t *testing.T) {
 		r.deleteTopic(topic)
 		time.Sleep(time.Minute)
 		p := partitionOf(t, a, 0)
-		if p.State != status.Opening || !strings.Contains(p.WaitsFor, "Kafka does not have the topic any more: t") {
+		if p.State != status.Opening || !strings.Contains(p.WaitsFor, "the topic is not in Kafka any more: t") {
 			t.Errorf("it is %s and waits for %q", p.State, p.WaitsFor)
 		}
 		if g := a.group.Status(); len(g.Troubles) == 0 || g.Troubles[0].Kind != "missing-topic" || !slices.Equal(g.Troubles[0].About, []string{topic}) {
