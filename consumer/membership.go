@@ -453,11 +453,11 @@ func (m *membership) ownerError(err error) {
 		m.metrics.mismatches.Inc()
 	}
 	if e, ok := errors.AsType[*ownership.PartitionError](err); ok {
-		m.pass(e.Err, e.Partition)
+		m.pass(failure("", "", e.Err), e.Partition)
 	} else if e, ok := errors.AsType[*ownership.StuckError](err); ok {
-		m.pass(e, e.Partition)
+		m.pass(failure("", "", e), e.Partition)
 	} else {
-		m.group.pass(err)
+		m.group.pass(failure("", "", err))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -161,9 +160,8 @@ func (c *consuming) refused() []string {
 	defer c.mu.Unlock()
 	items := map[string]bool{}
 	for _, err := range c.errs {
-		if errors.Is(err, consumer.ErrTopicMismatch) {
-			text := err.Error()
-			items[text[strings.LastIndex(text, " ")+1:]] = true
+		if of, ok := errors.AsType[*sarama.ConsumerError](err); ok && errors.Is(err, consumer.ErrTopicMismatch) {
+			items[fmt.Sprintf("%s:%d", of.Topic, of.Partition)] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(items))
