@@ -108,7 +108,7 @@ func TestNoPermission(t *testing.T) {
 	create(o.path("owners"), readOnly)
 	f.fault("no permission")
 	m := f.start("m1", with("--verbose")) // which shows each error, and not some with a count
-	attempt := regexp.MustCompile(`(?m)^.* msg="error of the group" .*ownership: claim`)
+	attempt := regexp.MustCompile(`(?m)^.* msg="error of the group" .*consumer: claim`)
 	tried := func() int { return len(attempt.FindAllString(m.Log(), -1)) }
 	patient(t, "each-claim", rate(t, tried)/float64(f.opts.partitions))
 	f.healed()
