@@ -66,9 +66,12 @@ func (l *loop) request(q *queue, inc *session.Incarnation, parts []*part, work f
 	}
 	answered := func(f claims.Finding) {
 		p := asked[f.ID]
+		if p == nil {
+			return
+		}
 		delete(asked, f.ID)
 		p.busy = idle
-		// What was found in a session that is over says nothing about this one.
+		// A finding of a session that is over says nothing about this one.
 		if l.zk != nil && l.zk.SessionID() == inc.SessionID() {
 			on(p, f)
 		}
@@ -84,9 +87,17 @@ func (l *loop) request(q *queue, inc *session.Incarnation, parts []*part, work f
 				l.reportRoom()
 			})
 		})
-		l.post(func() { q.workers-- })
+		l.post(func() {
+			q.workers--
+			for id := range asked { // else it would wait for ever
+				answered(claims.Finding{ID: id, Err: errUnanswered})
+			}
+		})
 	})
 }
+
+// errUnanswered says that a request has ended and told nothing about a claim.
+var errUnanswered = errors.New("nothing was found out")
 
 // own notes a claim of ours, found in an incarnation.
 func (p *part) own(f claims.Finding, inc *session.Incarnation) {

@@ -2,6 +2,7 @@ package ownership_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -136,6 +138,11 @@ func TestRefusedReleaseIsLookedAt(t *testing.T) {
 		b.owns(time.Second, "t:0")
 		if _, epoch, _ := w.srv.Get(epochs + "/t:0"); epoch.Version != 3 {
 			t.Errorf("the epoch was written %d times, want a's claim, the other program, b's claim", epoch.Version)
+		}
+		if !slices.ContainsFunc(a.owner.Status().Troubles, func(trouble status.Trouble) bool {
+			return trouble.Last == "ownership: release without a clear answer: multi "+epochs+"/t:0: operation 0: version conflict"
+		}) {
+			t.Errorf("the status does not say why the release has no clear answer: %+v", a.owner.Status().Troubles)
 		}
 	})
 }

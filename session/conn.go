@@ -199,7 +199,7 @@ func (n *netConn) handshake() ([]byte, error) {
 				return nil, err
 			}
 		}
-		// What is to be watched since the last answer is known now, before there are answers on this connection. It may be much for
+		// The watches to be set since the last answer are known now, before there are answers on this connection. It may be much for
 		// the time that a handshake has.
 		if again := n.c.watches.linked(n, n.c.answerZxid.Load()); len(again) > 0 {
 			n.c.start(func() {

@@ -128,7 +128,7 @@ func TestDataWatchesShare(t *testing.T) {
 }
 
 // Thousands of znodes cost some requests when they are added, as many after the connection was lost, and none while nothing changes.
-// What changes while there is no connection is told after it.
+// A change while there is no connection is told after it.
 func TestDataWatchesCost(t *testing.T) {
 	const n = 5000
 	bubble(t, func(t *testing.T, w *world) {

@@ -457,20 +457,6 @@ func (r *runner) handleChroot(cs *clientState, err error) error {
 	return nil
 }
 
-// noAuth returns the error of a check path that our credentials do not let us read.
-func (c *client) noAuth(err error) error {
-	path := c.opts.CheckPath
-	switch {
-	case errors.Is(err, errDemanded) && len(c.opts.Auth) == 0:
-		return fmt.Errorf("%w; none are given", err)
-	case errors.Is(err, errDemanded):
-		return fmt.Errorf("%w; given are %v", err, c.opts.Auth)
-	case len(c.opts.Auth) == 0:
-		return fmt.Errorf("%w: %s can't be read, and no credentials are given: %w", ErrAuthFailed, c.full(path), err)
-	}
-	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, err)
-}
-
 // ensureChroot creates the chroot and its parents, as far as they are missing. It warns when it has created the chroot: that is
 // right once in the life of an ensemble, and otherwise a sign of a wrong chroot, or of other servers than those that were meant.
 func (c *client) ensureChroot() error {

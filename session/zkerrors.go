@@ -105,3 +105,17 @@ func isMultiError(err error) bool {
 	_, ok := errors.AsType[*MultiError](err)
 	return ok
 }
+
+// noAuth returns the error of a check path that our credentials do not let us read.
+func (c *client) noAuth(err error) error {
+	path := c.opts.CheckPath
+	switch {
+	case errors.Is(err, errDemanded) && len(c.opts.Auth) == 0:
+		return fmt.Errorf("%w; none are given", err)
+	case errors.Is(err, errDemanded):
+		return fmt.Errorf("%w; given are %v", err, c.opts.Auth)
+	case len(c.opts.Auth) == 0:
+		return fmt.Errorf("%w: %s can't be read, and no credentials are given: %w", ErrAuthFailed, c.full(path), err)
+	}
+	return fmt.Errorf("%w: %s can't be read as %v: %w", ErrAuthFailed, c.full(path), c.opts.Auth, err)
+}

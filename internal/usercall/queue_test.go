@@ -101,7 +101,7 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// Of merged calls of a kind one is made, the oldest or the newest, unless another call was put in between.
+// One of the merged calls of a kind is made, the oldest or the newest, unless another call was put in between.
 func TestQueueMerges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What the handlers must do, and what is found when they don't. That proves that the simulation bites, as do
+// TestControls breaks what handlers must do, and looks at what is found. That proves that the simulation bites, as do
 // ownership-no-claims.patch and consumer-commit-before-release.patch of test/mutants, for what the library must do.
 func TestControls(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/internal/errlog"
-	"github.com/kielgo/kiel/status"
 )
 
 // readTo reads a partition until Next returns an error, and returns the offsets that came.
@@ -390,30 +389,6 @@ func TestSpoiltBatchIsNoFaultOfTheBroker(t *testing.T) {
 		synctest.Wait() // for lines about what has happened
 		if log.Len() > 0 {
 			t.Errorf("logged:\n%s", log.String())
-		}
-	})
-}
-
-// The error about a batch that can't be read lasts in the log while the messages before the batch are read again, and ends when reading
-// has passed it.
-func TestSpoiltBatchLasts(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, slices.Concat(many(3, batch{values: vals(10)}), many(1, batch{values: vals(10), brokenBytes: true}), many(1, batch{values: vals(10)}))...)
-		for range 3 {
-			p := open(t, x, 0, 0, -1)
-			_, err := readTo(t, p)
-			x.settings.errs.Failed(kindFetch, p.String(), err)
-			p.Close()
-			time.Sleep(5 * time.Second)
-		}
-		last := func() status.Trouble { return x.settings.errs.Troubles()[0] }
-		if n := len(x.settings.errs.Troubles()); n != 1 || last().Until != nil {
-			t.Errorf("%d troubles while the batch can't be read, the last %+v", n, last())
-		}
-		same(t, offsets(t, open(t, x, 0, 40, -1), 10), seq(40, 50))
-		synctest.Wait()
-		if last().Until == nil {
-			t.Error("the trouble lasts, though reading has passed the batch")
 		}
 	})
 }

@@ -47,7 +47,7 @@ func (r *round) releaseRefused(ctx context.Context, c Finding, op int, err error
 	case op == epoch && errors.Is(err, session.ErrNoNode) && c.EpochGone:
 		r.say(Forbidden, r.why(err), c.ID)
 	case errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrBadVersion), errors.Is(err, session.ErrNodeExists):
-		r.say(Unsure, nil, c.ID)
+		r.say(Unsure, err, c.ID)
 	default:
 		r.say(Forbidden, operr.New("", "release", c.ID.String(), err), c.ID)
 	}
