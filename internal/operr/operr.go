@@ -79,6 +79,8 @@ func (e *markedError) Unwrap() []error { return append([]error{e.error}, e.kinds
 // without an operation on the same object.
 func text(err error, outer string) string {
 	switch e := err.(type) { //nolint:errorlint // not what err wraps: the text of another error in between has all names
+	case nil: // a mistake of this library's, which must not cost the user more than a text
+		return "no reason is known"
 	case interface{ Operation() *Error }:
 		inner := e.Operation()
 		if outer != "" && inner.Object == outer {

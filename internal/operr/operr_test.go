@@ -27,6 +27,18 @@ type textError struct{ error }
 func (textError) Text() string    { return "/l: blocked" }
 func (w textError) Unwrap() error { return w.error }
 
+// An error without a reason, which is a mistake, has a text all the same.
+func TestNoReason(t *testing.T) {
+	for want, err := range map[string]error{
+		"party: join /b: no reason is known": operr.New("party", "join", "/b", nil),
+		"refused: no reason is known":         operr.Because(errRefused, nil),
+	} {
+		if got := err.Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // Each text names package, operation and object once, and the error wraps all that it was made of.
 func TestTexts(t *testing.T) {
 	get := operr.New("session", "get", "/b", errRefused)
