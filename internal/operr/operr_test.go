@@ -31,7 +31,7 @@ func (w textError) Unwrap() error { return w.error }
 func TestNoReason(t *testing.T) {
 	for want, err := range map[string]error{
 		"party: join /b: no reason is known": operr.New("party", "join", "/b", nil),
-		"refused: no reason is known":         operr.Because(errRefused, nil),
+		"refused: no reason is known":        operr.Because(errRefused, nil),
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("got %q, want %q", got, want)
