@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
@@ -28,8 +29,8 @@ type Group struct {
 	metrics  *metrics
 	// registerer keeps the metrics of the group, and those of the parts that each membership makes anew, until Close.
 	registerer *promreg.Keeper
-	errs       *errorQueue
-	log        *errlog.Log // logs errors that repeat, for all memberships
+	report     *reporting.Reporter // for all memberships
+	log        *errlog.Log         // report's
 	pauses     pauses
 	joined     atomic.Bool // whether a membership has joined; then ZooKeeper's refusals end no call
 	reach      kafkaconn.Reach
@@ -167,6 +168,7 @@ func (g *Group) Close() error {
 	began := time.Now()
 	g.mu.Lock()
 	g.closed = true
+	g.report.Closing()
 	stop, running := g.stop, g.running
 	g.mu.Unlock()
 	var stuck error
@@ -178,12 +180,12 @@ func (g *Group) Close() error {
 		m.leave(nil)
 		stuck = errors.Join(stuck, g.awaitCode(m.done))
 		if g.forget(m) && m.err != nil {
-			g.log.Failed(kindMember, "", m.err) // no call has returned the error
-			g.send(m.err)
+			g.log.Failed(reporting.KindMember, "", m.err) // no call has returned the error
+			g.report.SendEvenAfterClose(m.err)
 		}
 	}
 	g.brokers.end()
-	g.errs.close()
+	g.report.Close()
 	g.registerer.Close()
 	if g.endSession == nil {
 		return stuck
@@ -193,6 +195,15 @@ func (g *Group) Close() error {
 	}
 	return stuck
 }
+
+// Errors returns the channel of errors that no Consume returns, if Config.Consumer.Return.Errors is true. Errors of partitions
+// are *sarama.ConsumerError. The log has all these errors, too: of each kind the first at once, then one line in 10 s with a
+// count, and a line "recovered" when the errors have ended. When nobody reads the channel, the oldest errors are dropped and
+// counted.
+//
+// From the beginning of Close on, errors are not sent, as with a group of sarama, but counted and logged at Debug. Two errors are
+// still sent: a callback is stuck, and the member could not leave while no Consume returns that. Close closes the channel.
+func (g *Group) Errors() <-chan error { return g.report.Errors() }
 
 // member returns the membership, or nil.
 func (g *Group) member() *membership {
