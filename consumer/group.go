@@ -106,18 +106,21 @@ func (g *Group) Name() string { return g.settings.Name }
 // is called once at the end, when every ConsumeClaim has returned, if that is in time. The package's page says what differs. Only
 // with Options.LeaveWithoutKafkaAfter a call may have several sessions, one after the other, each with its Setup and Cleanup.
 //
-// While one call runs, another returns ErrBusy; after Close it returns sarama.ErrClosedConsumerGroup.
+// While one call runs, another returns ErrBusy; after Close it returns sarama.ErrClosedConsumerGroup. If ctx has ended before the
+// call, Consume calls nothing of handler, makes a member leave that waits for a call, and returns ctx.Err() itself, as sarama's
+// does: a loop that goes on until Consume returns an error ends.
 func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) error {
 	if handler == nil {
 		return failure("", "", errors.New("handler is nil"))
 	}
-	return g.runSession(ctx, topics, func(m *membership, s *consumeSession) sessionUser {
+	return g.runSession(ctx, ctx.Err(), topics, func(m *membership, s *consumeSession) sessionUser {
 		return m.newGroupSession(s, handler)
 	})
 }
 
-// runSession checks topics, makes this the running call and serves it.
-func (g *Group) runSession(ctx context.Context, topics []string, user func(*membership, *consumeSession) sessionUser) error {
+// runSession checks topics, makes this the running call and serves it. If ctx has ended it makes a member leave that waits for a
+// call, and returns ended.
+func (g *Group) runSession(ctx context.Context, ended error, topics []string, user func(*membership, *consumeSession) sessionUser) error {
 	if len(topics) == 0 {
 		return failure("", "", errors.New("argument topics is empty"))
 	}
@@ -130,7 +133,24 @@ func (g *Group) runSession(ctx context.Context, topics []string, user func(*memb
 		return err
 	}
 	defer done()
-	return g.serve(call, ctx, list, user)
+	if ctx.Err() == nil {
+		return g.serve(call, ctx, list, user)
+	}
+	if m := g.member(); m != nil { // the member waits for a call
+		m.leave(nil)
+		<-m.done
+		g.reportLeft(m)
+		g.setupAfter = time.Time{}
+	}
+	return ended
+}
+
+// reportLeft drops m, which has left between two calls, and reports its error, which no call returns.
+func (g *Group) reportLeft(m *membership) {
+	if g.forget(m) && m.err != nil {
+		g.log.Failed(reporting.KindMember, "", m.err)
+		g.report.SendEvenAfterClose(m.err)
+	}
 }
 
 // begin makes this the running call, until the function that it returns is called.
@@ -179,10 +199,7 @@ func (g *Group) Close() error {
 	if m := g.member(); m != nil { // the member waits for another Consume
 		m.leave(nil)
 		stuck = errors.Join(stuck, g.awaitCode(m.done))
-		if g.forget(m) && m.err != nil {
-			g.log.Failed(reporting.KindMember, "", m.err) // no call has returned the error
-			g.report.SendEvenAfterClose(m.err)
-		}
+		g.reportLeft(m)
 	}
 	g.brokers.end()
 	g.report.Close()
