@@ -101,10 +101,10 @@ func runTwice(s *scene) {
 	other := &member{s: s, name: "the other call", group: m.group}
 	h2 := other.quiet()
 	c2 := other.consume(h2)
-	s.untilOn("the other call returns", c2.returned, Ours)
+	s.untilOn("the other call returns", c2.returned, OursEager, OursIncremental)
 	s.note("the other call", "has returned while the first runs: %t", c2.returned())
 	c.end()
-	s.untilOn("the other call is set up", func() bool { return h2.setups.Load() > 0 }, Eager, Cooperative)
+	s.untilOn("the other call is set up", func() bool { return h2.setups.Load() > 0 }, SaramaEager, SaramaCooperative)
 	s.note("the other call", "is set up: %t", h2.setups.Load() > 0)
 	c2.end()
 }

@@ -87,7 +87,7 @@ func runFailsAtOnce(s *scene) {
 	m := s.member(nil)
 	var last time.Time
 	soon := false
-	for i := 0; i < 5 || !soon && s.variant != Ours; i++ {
+	for i := 0; i < 5 || !soon && !s.variant.isOurs(); i++ {
 		m.mute = i >= 5 // sarama's were all slow by chance
 		h := m.quiet()
 		both := make(chan struct{})
@@ -211,7 +211,7 @@ func runIgnoresEnd(s *scene) {
 	c := m.consume(h)
 	h.waitOpen(2)
 	c.stop()
-	s.untilOn("Consume returns", c.returned, Ours)
+	s.untilOn("Consume returns", c.returned, OursEager, OursIncremental)
 	s.note("Consume", "has returned while a ConsumeClaim runs: %t", c.returned())
 	s.note("Cleanup", "called while a ConsumeClaim runs: %t", h.cleanups.Load() > 0)
 	close(goOn)
@@ -241,7 +241,7 @@ func runSlowToReturn(s *scene) {
 	h.waitMessages(2)
 	c.stop()
 	h.waitOpen(1)
-	s.untilOn("the mark of the other is stored", func() bool { return s.stock(1) == "1" }, Ours)
+	s.untilOn("the mark of the other is stored", func() bool { return s.stock(1) == "1" }, OursIncremental)
 	s.note("stored while the other ConsumeClaim runs", "%s, %s", s.stock(0), s.stock(1))
 	s.note("Cleanup", "called while a ConsumeClaim runs: %t", h.cleanups.Load() > 0)
 	close(goOn)
@@ -254,7 +254,7 @@ func stuck(method string) func(*scene) {
 	return func(s *scene) {
 		limit, on := time.Second, []Variant(nil)
 		if method == "Cleanup" {
-			limit, on = 4*time.Second, []Variant{Ours}
+			limit, on = 4*time.Second, []Variant{OursEager, OursIncremental}
 		}
 		m := s.member(rebalanceIn(limit))
 		goOn := make(chan struct{})
@@ -274,7 +274,7 @@ func stuck(method string) func(*scene) {
 			h.waitOpen(2)
 			c.stop()
 		}
-		if s.variant == Ours {
+		if s.variant.isOurs() {
 			m.waitReported() // after six seconds
 		}
 		s.untilOn("Consume returns", c.returned, on...)
@@ -292,7 +292,7 @@ func stuck(method string) func(*scene) {
 				return false
 			}
 		}
-		s.untilOn("Close returns", hasClosed, Ours)
+		s.untilOn("Close returns", hasClosed, OursEager, OursIncremental)
 		s.note("Close", "has returned while %s runs: %t", method, hasClosed())
 		close(goOn)
 		<-closed

@@ -74,6 +74,7 @@ func runSecondMember(s *scene) {
 	s.settle()
 	s.note("first session after the join", "context %s", s.life(sess.Context()))
 	s.note("the two ConsumeClaims after the join", "contexts of their sessions that have ended: %d", ended(one, other))
+	s.note("first session after the join", "its Claims: %d", count(sess.Claims()))
 	s.note("the first member after the join", "is set up again: %t, ConsumeClaim is called again: %t", h1.setups.Load() > 1, h1.begun.Load() > 2)
 	s.note("after the join", "the first has %d claims, the second %d", count(h1.sess().Claims()), count(h2.sess().Claims()))
 	s.note("after the join", "messages handled: %d, %d", h1.messages.Load(), h2.messages.Load())
@@ -126,7 +127,7 @@ func runSlowHandOver(s *scene) {
 		return nil
 	}
 	end2 := m2.loop(h2)
-	s.untilOn("the second member is set up", func() bool { return h2.setups.Load() > 0 }, Cooperative, Ours)
+	s.untilOn("the second member is set up", func() bool { return h2.setups.Load() > 0 }, SaramaCooperative, OursEager, OursIncremental)
 	s.settle()
 	s.note("the second member", "is set up while the handler of the first runs: %t", h2.setups.Load() > 0)
 	s.note("ConsumeClaim of the second", "is called while the handler of the first runs: %t", h2.begun.Load() > 0)
@@ -149,7 +150,7 @@ func runIgnoresRevocation(s *scene) {
 	sess := h1.sess()
 	h2 := m2.quiet()
 	end2 := m2.loop(h2)
-	s.untilOn("the session ends", func() bool { return sess.Context().Err() != nil }, Eager, Cooperative)
+	s.untilOn("the session ends", func() bool { return sess.Context().Err() != nil }, SaramaEager, SaramaCooperative)
 	s.note("the first session", "has ended: %t", sess.Context().Err() != nil)
 	close(goOn)
 	c1.end()
@@ -171,10 +172,11 @@ func partitionsAdded(initial int64) func(*scene) {
 		h.waitOpen(3)
 		on := Variants()
 		if initial == sarama.OffsetNewest {
-			on = []Variant{Ours}
+			on = []Variant{OursEager, OursIncremental}
 		}
 		s.untilOn("the message comes", func() bool { return h.messages.Load() > 0 }, on...)
-		s.note("first session", "context %s, set up again: %t", s.life(sess.Context()), h.setups.Load() > 1)
+		s.note("first session", "context %s", s.life(sess.Context()))
+		s.note("Setup", "called again: %t", h.setups.Load() > 1)
 		s.note("claims", "%s", s.claims(h.sess().Claims()))
 		s.note("message in the new partition", "comes: %t", h.messages.Load() > 0)
 		end()
@@ -198,8 +200,8 @@ func runTopicDeleted(s *scene) {
 	c := m.consume(h)
 	h.waitOpen(2)
 	s.deleteTopic(s.topic)
-	s.untilOn("Consume returns", c.returned, Eager)
-	if s.variant != Cooperative { // it ends or not, by chance
+	s.untilOn("Consume returns", c.returned, SaramaEager)
+	if s.variant != SaramaCooperative { // it ends or not, by chance
 		s.note("Consume", "has returned by itself: %t", c.returned())
 		s.note("session", "has ended: %t", h.sess().Context().Err() != nil)
 	}
@@ -244,16 +246,17 @@ func runMembershipLost(s *scene) {
 	h.waitMessages(2)
 	s.until("the marks are stored", func() bool { return s.stock(0) == "1" && s.stock(1) == "1" }) // or else the commit fails too
 	s.settle()
-	if s.variant == Ours {
+	if s.variant.isOurs() {
 		s.Expire(s.group, first)
-		s.until("it has joined again", func() bool { return h.begun.Load() > 2 && h.opens() == 2 })
-		m.waitReported()
+		s.until("it has joined again, or Consume has returned", func() bool { return c.returned() || h.begun.Load() > 2 && h.opens() == 2 })
+		s.settleUntil(func() bool { return m.reported.Load() > 0 })
 	} else {
 		s.kick()
 	}
-	s.untilOn("Consume returns", c.returned, Eager, Cooperative)
+	s.untilOn("Consume returns", c.returned, SaramaEager, SaramaCooperative)
 	s.note("Consume", "has returned: %t", c.returned())
-	s.note("session", "context %s", s.life(h.sess().Context()))
+	s.note("session", "has ended: %t", h.sess().Context().Err() != nil)
+	s.note("context of the session", "%s", s.life(h.sess().Context()))
 	s.note("ConsumeClaim", "called again: %t, %d partitions open", h.begun.Load() > 2, h.opens())
 	s.note("Errors", "told of it: %t", m.reported.Load() > 0)
 	c.end()
@@ -279,7 +282,7 @@ func runKafkaAway(s *scene) {
 	s.until("the marks are stored", func() bool { return s.stock(0) == "1" && s.stock(1) == "1" }) // or else ours reports that they are not
 	s.settle()
 	s.kafka.cut()
-	s.untilOn("Consume returns, and an error is read", func() bool { return c.returned() && m.reported.Load() > 0 }, Eager, Cooperative)
+	s.untilOn("Consume returns, and an error is read", func() bool { return c.returned() && m.reported.Load() > 0 }, SaramaEager, SaramaCooperative)
 	s.note("while Kafka is away", "Consume has returned: %t", c.returned())
 	s.note("while Kafka is away", "the session has ended: %t", h.sess().Context().Err() != nil)
 	s.note("Errors", "told of it: %t", m.reported.Load() > 0)

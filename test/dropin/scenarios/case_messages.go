@@ -157,7 +157,7 @@ func runInterceptors(s *scene) {
 	c := m.consume(h)
 	h.waitOpen(2)
 	seen := int32(5)
-	if s.variant == Ours {
+	if s.variant.isOurs() {
 		seen = 4
 	}
 	s.until("the channel is full", func() bool { return one.seen.Load() >= seen && two.seen.Load() >= seen })

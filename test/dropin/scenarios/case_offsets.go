@@ -83,7 +83,7 @@ func runNoMarks(s *scene) {
 	})
 	c := m.consume(h)
 	h.waitOpen(2)
-	s.untilOn("the start is stored", func() bool { return s.stock(0) == "0" && s.stock(1) == "0" }, Ours)
+	s.untilOn("the start is stored", func() bool { return s.stock(0) == "0" && s.stock(1) == "0" }, OursEager, OursIncremental)
 	s.note("stored without a mark", "%s, %s", s.stock(0), s.stock(1))
 	c.end()
 	s.note("stored without a mark", "%s, %s", s.stock(0), s.stock(1))
@@ -425,7 +425,7 @@ func outOfRange(offset int64, reset bool) func(*scene) {
 			h.waitMessages(5)
 			s.settle()
 		} else {
-			s.untilOn("Consume returns", c.returned, Eager, Cooperative)
+			s.untilOn("Consume returns", c.returned, SaramaEager, SaramaCooperative)
 			m.waitReported()
 		}
 		s.note("Consume", "has returned by itself: %t", c.returned())
@@ -443,7 +443,7 @@ func runNewest(s *scene) {
 	h.waitOpen(2)
 	s.produce(1, 0)
 	h.waitMessages(1)
-	s.untilOn("all messages come", func() bool { return h.messages.Load() >= 3 }, Ours)
+	s.untilOn("all messages come", func() bool { return h.messages.Load() >= 3 }, OursEager, OursIncremental)
 	s.note("messages", "the old ones come: %t", h.messages.Load() > 1)
 	c.end()
 	s.note("stored", "%s", fmt.Sprint(s.stock(0)))

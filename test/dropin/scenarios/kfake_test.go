@@ -14,7 +14,7 @@ import (
 // mutexes, and virtual time stands still while a goroutine waits for a mutex.
 func newBackend(t *testing.T) *scenarios.Backend {
 	t.Helper()
-	zk, address := zktest.Start(t, zktest.Options{TickTime: 200 * time.Millisecond})
+	zk, address := zktest.Start(t, zktest.Options{TickTime: 500 * time.Millisecond})
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(2), kfake.GroupMinSessionTimeout(time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +22,7 @@ func newBackend(t *testing.T) *scenarios.Backend {
 	t.Cleanup(kafka.Close)
 	return &scenarios.Backend{
 		Brokers: kafka.ListenAddrs(), ZooKeeper: []string{address},
-		Settle: time.Second, SessionTimeout: 4 * time.Second,
+		Settle: time.Second, SessionTimeout: 10 * time.Second,
 		Expire: func(group, member string) {
 			_, stat, _ := zk.Get("/kiel/groups/" + group + "/members/" + member)
 			zk.KillSession(stat.EphemeralOwner)

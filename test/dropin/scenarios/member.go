@@ -82,7 +82,7 @@ func (s *scene) silent(name string, change func(*sarama.Config)) *member {
 // make calls the constructor.
 func (m *member) make(brokers []string, config *sarama.Config) (err error) {
 	s := m.s
-	if s.variant != Ours {
+	if !s.variant.isOurs() {
 		m.group, err = sarama.NewConsumerGroup(brokers, s.group, config)
 		return err
 	}

@@ -36,15 +36,19 @@ func Rows() []Row {
 		}},
 		{Title: "The session of ConsumeClaim", Findings: []Place{
 			{"a second member joins and leaves", "the two ConsumeClaims after the join"},
+			{"ConsumeClaim ends with the context alone", "after the join"},
 		}},
 		{Title: "Rebalances", Findings: []Place{
 			{"a second member joins and leaves", "*"},
 			{"partitions are added", "first session"},
 			{"partitions are added, Offsets.Initial is newest", "first session"},
+			{"ConsumeClaim ends with the context of Setup alone", "after the join"},
 			{"a handler is slow while a second member joins", "the second member"},
 		}},
 		{Title: "Claims in Setup", Findings: []Place{
 			{"a handler is slow while a second member joins", "claims of the second in Setup"},
+			{"Setup makes the state of Claims", "ConsumeClaim"},
+			{"Setup makes the state of Claims", "after the join"},
 		}},
 		{Title: "Sessions that fail quickly", Findings: []Place{
 			{"ConsumeClaim fails at once, five times", "five sessions"},
@@ -57,6 +61,7 @@ func Rows() []Row {
 			{"ConsumeClaim is slow to return", "stored in Cleanup"},
 			{"ConsumeClaim is slow to return", "stored while the other ConsumeClaim runs"},
 			{"marks in Cleanup", "stored"},
+			{"Cleanup marks while a second member joins", "after the leave"},
 			{"a worker marks until Cleanup", "stored"},
 		}},
 		{Title: "Start positions", Findings: []Place{

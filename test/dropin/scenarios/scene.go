@@ -16,18 +16,34 @@ import (
 // Variant is a group that a scenario runs on.
 type Variant int
 
-// The variants.
+// The variants. Ours with the same strategies as one of sarama's is to be as that one: see [Counterparts].
 const (
-	Eager       Variant = iota // sarama's group with the range strategy
-	Cooperative                // sarama's group with the cooperative-sticky strategy
-	Ours                       // the group of package consumer
+	SaramaEager       Variant = iota // sarama's group with its default strategy, range
+	SaramaCooperative                // sarama's group with the cooperative-sticky strategy
+	OursEager                        // the group of package consumer with sarama's default strategies
+	OursIncremental                  // the group of package consumer with the cooperative-sticky strategy
 )
 
 // Variants returns all variants.
-func Variants() []Variant { return []Variant{Eager, Cooperative, Ours} }
+func Variants() []Variant {
+	return []Variant{SaramaEager, SaramaCooperative, OursEager, OursIncremental}
+}
 
 // String names the variant.
-func (v Variant) String() string { return [...]string{"sarama eager", "sarama cooperative", "ours"}[v] }
+func (v Variant) String() string {
+	return [...]string{"sarama eager", "sarama cooperative", "ours eager", "ours incremental"}[v]
+}
+
+// isOurs returns whether the variant is of package consumer.
+func (v Variant) isOurs() bool { return v == OursEager || v == OursIncremental }
+
+// isCooperative returns whether the configuration has the cooperative-sticky strategy.
+func (v Variant) isCooperative() bool { return v == SaramaCooperative || v == OursIncremental }
+
+// Counterparts returns, for each variant of ours, the variant of sarama with the same strategies.
+func Counterparts() map[Variant]Variant {
+	return map[Variant]Variant{OursEager: SaramaEager, OursIncremental: SaramaCooperative}
+}
 
 // Case is one scenario.
 type Case struct {
@@ -140,9 +156,9 @@ func (s *scene) config() *sarama.Config {
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.Offsets.AutoCommit.Interval = 100 * time.Millisecond
 	c.Consumer.Group.Heartbeat.Interval = 100 * time.Millisecond
-	c.Consumer.Group.Session.Timeout = 6 * time.Second
+	c.Consumer.Group.Session.Timeout = 20 * time.Second // the machine may be busy
 	c.Consumer.MaxWaitTime = 100 * time.Millisecond
-	if s.variant == Cooperative {
+	if s.variant.isCooperative() {
 		c.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
 	}
 	c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, &s.kafka
