@@ -9,7 +9,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
-	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/pause"
 )
@@ -111,7 +110,7 @@ func (g *Group) rejoin(ctx context.Context, join func() (*membership, error)) (*
 		switch {
 		case err == nil:
 			g.settings.log.InfoContext(ctx, "a broker of Kafka answers, joining again")
-			g.log.OK(reporting.KindKafka, "")
+			g.log.OK(kindKafka, "")
 			return m, nil
 		case errors.Is(err, errNotJoined) || g.isAnswer(err):
 			return nil, err
@@ -129,11 +128,11 @@ func (g *Group) isAnswer(err error) bool {
 
 // notRejoined reports why the member has not joined again. It goes on trying.
 func (g *Group) notRejoined(err error) {
-	g.log.FailedWarn(reporting.KindKafka, "", err)
+	g.log.FailedWarn(kindKafka, "", err)
 	if since, _, why := g.reach.Failure(); why != nil {
-		g.log.Began(reporting.KindKafka, since)
+		g.log.Began(kindKafka, since)
 	}
-	g.report.Send(err)
+	g.pass(err)
 }
 
 // setCutOff stores for Waiting whether the member waits for a broker before it joins again.

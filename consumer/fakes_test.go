@@ -21,8 +21,6 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
-	"github.com/kielgo/kiel/consumer/internal/reporting"
-	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/internal/topiclist"
@@ -371,7 +369,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Group{zk: zk, name: "g", settings: set, metrics: m, registerer: keeper, report: newReporter(set, m)}
+	g := &Group{zk: zk, name: "g", settings: set, metrics: m, registerer: keeper, errs: newErrorQueue(16, m.dropped.Inc)}
 	log := &journal{}
 	r := &rig{
 		group: g, log: log, ids: map[string]sarama.Uuid{"t": {1}},
@@ -385,25 +383,24 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 		return nil
 	}
 	var running sync.WaitGroup
-	load := func([]string) (map[string]topics.Info, error) {
+	cat := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
 		r.idsMu.Lock()
 		defer r.idsMu.Unlock()
-		out := map[string]topics.Info{}
+		out := map[string]topicInfo{}
 		for topic, id := range maps.All(r.ids) {
-			out[topic] = topics.Info{ID: id, Partitions: []int32{0, 1}}
+			out[topic] = topicInfo{id: id, partitions: []int32{0, 1}}
 		}
 		return out, nil
-	}
-	list, err := topiclist.Parse([]string{"t"})
+	}, &kafkaconn.Calls{})
+	topics, err := topiclist.Parse([]string{"t"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := g.emptyMembership(t.Context(), list)
-	cat := topics.New(topics.Options{Names: list.Names, Load: load, Calls: &kafkaconn.Calls{}, Reporter: g.report, Logger: c.log})
+	c := g.emptyMembership(t.Context(), topics)
 	c.fetcher, c.catalog, c.edge = r.fetch, cat, r.fetch.edge
 	r.membership = c
 	r.logTo(slog.DiscardHandler)
-	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.log, g.report.Send, func(error) {})
+	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.log, g.pass, func(error) {})
 	c.observer = func(e Event) {
 		r.evMu.Lock()
 		defer r.evMu.Unlock()
@@ -411,8 +408,8 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	}
 	c.committer = offsets.NewCommitter(offsets.Options{
 		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
-		Window: set.Window, CurrentID: cat.ID, Notify: c.notifyCommitted, Count: c.countCommit,
-		Report: func(err error, p kiel.Partition) { c.report.FailedOf(p, reporting.KindCommit, err) },
+		Window: set.Window, CurrentID: cat.id, Notify: c.notifyCommitted, Count: c.countCommit,
+		Report: func(err error, p kiel.Partition) { c.failed(kindCommit, err, p) },
 		Logger: slog.New(slog.DiscardHandler), Errors: g.log,
 	})
 	c.reader = offsets.NewReader(r.store)
@@ -438,8 +435,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 func (r *rig) logTo(h slog.Handler) {
 	log := slog.New(h)
 	r.group.log = errlog.New(log)
-	r.report.Log, r.report.Logger = r.group.log, log
-	r.membership.log, r.openLog = log, reporting.NewOpenLog(log)
+	r.membership.log, r.openLog = log, newOpenLog(log)
 }
 
 func testConfig() *sarama.Config { return conntest.Config() }

@@ -3,8 +3,6 @@ package consumer
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/kielgo/kiel/consumer/internal/reporting"
 )
 
 // stage is how far the opening of a partition has come.
@@ -48,15 +46,15 @@ func (s stage) waitsFor() string {
 func (s stage) kind() string {
 	switch s {
 	case atTopic:
-		return reporting.KindMetadata
+		return kindMetadata
 	case atFence:
-		return reporting.KindFence
+		return kindFence
 	case atOffset:
-		return reporting.KindOffsets
+		return kindOffsets
 	case atStart:
-		return reporting.KindCommit
+		return kindCommit
 	default:
-		return reporting.KindFetch
+		return kindFetch
 	}
 }
 

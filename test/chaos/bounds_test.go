@@ -51,6 +51,9 @@ var (
 
 	// moveBound is until all is owned when a member joins or leaves in order.
 	moveBound = bound{300 * time.Millisecond, unasked}
+	// upgradeBound is the same when members of two versions share the group: most times nobody has had to find out by itself. At
+	// most it is as if a member had crashed.
+	upgradeBound = bound{unasked, sessionEnds + busy}
 	// silenceBound is how long a partition may have no message while members are restarted, or while one flaps.
 	silenceBound = bound{time.Second, unasked}
 	// repairBound is how long it may take until what an operator has broken is whole again.
@@ -144,7 +147,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	for _, b := range []bound{
-		crashBound, nameBound, closedBound, resumeBound, moveBound, silenceBound, repairBound, uselessBound,
+		crashBound, nameBound, closedBound, resumeBound, moveBound, upgradeBound, silenceBound, repairBound, uselessBound,
 		electedBound, pauseBound, stoppedBound,
 	} {
 		if b.limit >= b.most || b.most > sessionEnds+busy && b != nameBound {

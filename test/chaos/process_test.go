@@ -41,6 +41,7 @@ type ownTerm struct {
 type how func(s *start)
 
 type start struct {
+	bin       string
 	zookeeper string
 	flags     []string
 	inside    inside
@@ -48,6 +49,9 @@ type start struct {
 
 // via gives a process another way to ZooKeeper than the others have: a proxy, say.
 func via(zookeeper string) how { return func(s *start) { s.zookeeper = zookeeper } }
+
+// built has a process run another program than [demo].
+func built(bin string) how { return func(s *start) { s.bin = bin } }
 
 // with gives a process more flags.
 func with(flags ...string) how { return func(s *start) { s.flags = append(s.flags, flags...) } }
@@ -60,12 +64,12 @@ func (f *fleet) start(name string, hows ...how) *member {
 		"--zookeeper", s.zookeeper, "--kafka", strings.Join(f.kafka.Brokers(), ","), "--group", f.topic, "--topic", f.topic,
 		"--session-timeout", f.opts.timeout.String(), "--max-session-timeout", f.opts.granted.String(),
 	}, f.opts.flags...)
-	return f.enlist(members.Start(f.t, demo, name, f.log(name), append(args, s.flags...)...), nil)
+	return f.enlist(members.Start(f.t, s.bin, name, f.log(name), append(args, s.flags...)...), nil)
 }
 
 // how gathers how a member is started.
 func (f *fleet) how(hows []how) start {
-	s := start{zookeeper: f.opts.zookeeper}
+	s := start{bin: demo, zookeeper: f.opts.zookeeper}
 	for _, h := range hows {
 		h(&s)
 	}

@@ -169,7 +169,13 @@ func soakPlan(count, first int) plan {
 			name: "servers", rest: servers, race: true, shuffle: true, count: count, jobs: 1,
 			why: "the tests on real servers, many times",
 		}}},
-		{{{name: "full", packages: full, more: true, race: true, jobs: 1, args: []string{"-full"}, why: "their long cases, once"}}},
+		{{
+			{name: "full", packages: full, more: true, race: true, jobs: 1, args: []string{"-full"}, why: "their long cases, once"},
+			{
+				name: "upgrade", packages: []string{chaos}, more: true, race: true, flags: []string{"-run=^TestRollingUpgrade$"}, args: []string{"-full"},
+				why: "the way back to an earlier version, and frozen members on both; the rest of chaos has no long cases",
+			},
+		}},
 		{{days(float64(20*count), 1000*first)}},
 		{{{
 			name: "history", packages: []string{history}, why: "histories of the recipes under faults",

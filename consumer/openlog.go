@@ -1,4 +1,4 @@
-package reporting
+package consumer
 
 import (
 	"cmp"
@@ -19,30 +19,24 @@ const (
 	maxLines = 16
 	// maxNamed is how many partitions one line names.
 	maxNamed = 5
-	// StartsWithin is how long starts by policy, or at copied offsets, are gathered for one line.
-	StartsWithin = time.Second
+	// startsWithin is how long starts by policy, or at copied offsets, are gathered for one line.
+	startsWithin = time.Second
 )
 
-// Claim is what an OpenLog needs to know of the claim under which a partition is opened.
-type Claim interface {
-	Token() int64
-	Version() uint64
-}
-
-// Origin says where a partition's start position comes from.
-type Origin string
+// origin says where a partition's start position comes from.
+type origin string
 
 // The origins.
 const (
-	FromCommitted Origin = "committed"
-	FromPolicy    Origin = "policy" // no offset was committed, or only one of another topic of the same name
-	FromReset     Origin = "reset"  // Kafka does not have the committed offset
-	FromSetup     Origin = "setup"  // the user's Setup has marked or reset the position
-	FromCopied    Origin = "copied" // the committed offset was copied from another Kafka cluster
+	fromCommitted origin = "committed"
+	fromPolicy    origin = "policy" // no offset was committed, or only one of another topic of the same name
+	fromReset     origin = "reset"  // Kafka does not have the committed offset
+	fromSetup     origin = "setup"  // the user's Setup has marked or reset the position
+	fromCopied    origin = "copied" // the committed offset was copied from another Kafka cluster
 )
 
-// OpenLog logs which partitions were opened and where they start.
-type OpenLog struct {
+// openLog logs which partitions were opened and where they start.
+type openLog struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
@@ -56,7 +50,7 @@ type OpenLog struct {
 // policyStart is the reason for which partitions start by policy, and the policy. Its zero value is a start at copied offsets.
 type policyStart struct {
 	reason string
-	policy string
+	policy From
 }
 
 // someStarts are partitions that start alike: the first maxNamed, and the number of all.
@@ -65,14 +59,13 @@ type someStarts struct {
 	count int
 }
 
-// NewOpenLog returns an OpenLog that logs to log.
-func NewOpenLog(log *slog.Logger) *OpenLog {
-	return &OpenLog{log: log, tokens: map[kiel.Partition]int64{}, starts: map[policyStart]*someStarts{}}
+func newOpenLog(log *slog.Logger) *openLog {
+	return &openLog{log: log, tokens: map[kiel.Partition]int64{}, starts: map[policyStart]*someStarts{}}
 }
 
-// Opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting
+// opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting
 // returns maxLines at most. waiting returns how many partitions of the plan are to be opened, and is called once for each plan.
-func (l *OpenLog) Opened(p kiel.Partition, claim Claim, waiting func() int, args ...any) {
+func (l *openLog) opened(p kiel.Partition, claim ownedClaim, waiting func() int, args ...any) {
 	log := l.log.Debug
 	if l.isLoud(p, claim, waiting) {
 		log = l.log.Info
@@ -81,7 +74,7 @@ func (l *OpenLog) Opened(p kiel.Partition, claim Claim, waiting func() int, args
 }
 
 // isLoud returns whether the opening of a partition is to be logged at Info.
-func (l *OpenLog) isLoud(p kiel.Partition, claim Claim, waiting func() int) bool {
+func (l *openLog) isLoud(p kiel.Partition, claim ownedClaim, waiting func() int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if token, ok := l.tokens[p]; ok && token == claim.Token() {
@@ -94,24 +87,24 @@ func (l *OpenLog) isLoud(p kiel.Partition, claim Claim, waiting func() int) bool
 	return l.loud
 }
 
-// Forget drops the token of a partition whose claim has ended.
-func (l *OpenLog) Forget(p kiel.Partition) {
+// forget drops the token of a partition whose claim has ended.
+func (l *openLog) forget(p kiel.Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.tokens, p)
 }
 
-// StartsByPolicy logs that a partition starts at an offset that a policy has chosen. Starts within StartsWithin share a line.
-func (l *OpenLog) StartsByPolicy(p kiel.Partition, offset int64, reason, policy string) {
+// startsByPolicy logs that a partition starts at an offset that a policy has chosen. Starts within startsWithin share a line.
+func (l *openLog) startsByPolicy(p kiel.Partition, offset int64, reason string, policy From) {
 	l.gather(policyStart{reason, policy}, p, offset)
 }
 
-// StartsByCopy logs that a partition starts at an offset that was copied from another cluster. Starts within StartsWithin share a
+// startsByCopy logs that a partition starts at an offset that was copied from another cluster. Starts within startsWithin share a
 // line.
-func (l *OpenLog) StartsByCopy(p kiel.Partition, offset int64) { l.gather(policyStart{}, p, offset) }
+func (l *openLog) startsByCopy(p kiel.Partition, offset int64) { l.gather(policyStart{}, p, offset) }
 
 // gather adds a start to those that are to be logged.
-func (l *OpenLog) gather(key policyStart, p kiel.Partition, offset int64) {
+func (l *openLog) gather(key policyStart, p kiel.Partition, offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.starts[key]
@@ -123,12 +116,12 @@ func (l *OpenLog) gather(key policyStart, p kiel.Partition, offset int64) {
 		s.first = append(s.first, fmt.Sprintf("%s at %d", p, offset))
 	}
 	if l.timer == nil {
-		l.timer = time.AfterFunc(StartsWithin, l.Flush)
+		l.timer = time.AfterFunc(startsWithin, l.flush)
 	}
 }
 
-// Flush logs the gathered starts.
-func (l *OpenLog) Flush() {
+// flush logs the gathered starts.
+func (l *openLog) flush() {
 	l.mu.Lock()
 	starts := l.starts
 	l.starts = map[policyStart]*someStarts{}
@@ -150,6 +143,6 @@ func (l *OpenLog) Flush() {
 			continue
 		}
 		l.log.Warn("partitions start where a policy says, not at a committed offset",
-			"reason", key.reason, "policy", key.policy, "partitions", s.count, "first", names)
+			"reason", key.reason, "policy", key.policy.String(), "partitions", s.count, "first", names)
 	}
 }

@@ -1,4 +1,4 @@
-package topics
+package consumer
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/zones"
 )
 
@@ -40,38 +39,38 @@ func preferredRacks(topic *sarama.TopicMetadata, racks map[int32]string) map[int
 	return out
 }
 
-// ZoneWriter writes the zones of the group's partitions, according to Kafka's answers to this member. Kafka may answer members
+// zoneKeeper writes the zones of the group's partitions, according to Kafka's answers to this member. Kafka may answer members
 // differently, for a moment or for long. So that they do not overwrite each other for ever, a member writes a partition's zone
 // only at its first answer, when its answer has changed, and when the group has no zone. It never writes because the group has
 // another zone. So the number of writes is bounded by the number of members that start and of changes that they see.
-type ZoneWriter struct {
-	Kafka  func() map[kiel.Partition]string                                   // returns the racks that Kafka's answers have
-	Group  func() map[kiel.Partition]string                                   // returns the group's zones, as read last
-	Update func(ctx context.Context, changes map[kiel.Partition]string) error // writes zones of the group
+type zoneKeeper struct {
+	kafka  func() map[kiel.Partition]string                                   // returns the racks that Kafka's answers have
+	group  func() map[kiel.Partition]string                                   // returns the group's zones, as read last
+	update func(ctx context.Context, changes map[kiel.Partition]string) error // writes zones of the group
 
 	written map[kiel.Partition]string // the zones that this member has written
 }
 
 // look uses cached metadata; its only request is a write.
-func (w *ZoneWriter) look(ctx context.Context) error {
-	racks, refused := checkRacks(w.Kafka())
-	has := w.Group()
+func (k *zoneKeeper) look(ctx context.Context) error {
+	racks, refused := checkRacks(k.kafka())
+	has := k.group()
 	changes := map[kiel.Partition]string{}
 	for p, zone := range racks {
-		if w.written[p] != zone || has[p] == "" {
+		if k.written[p] != zone || has[p] == "" {
 			changes[p] = zone
 		}
 	}
 	if len(changes) == 0 {
 		return refused
 	}
-	if err := w.Update(ctx, changes); err != nil {
-		return errors.Join(refused, operr.New("consumer", "", "", err)) // written stays, so the next look writes again
+	if err := k.update(ctx, changes); err != nil {
+		return errors.Join(refused, failure("", "", err)) // written stays, so the next look writes again
 	}
-	if w.written == nil {
-		w.written = map[kiel.Partition]string{}
+	if k.written == nil {
+		k.written = map[kiel.Partition]string{}
 	}
-	maps.Copy(w.written, changes)
+	maps.Copy(k.written, changes)
 	return refused
 }
 
@@ -86,7 +85,7 @@ func checkRacks(racks map[kiel.Partition]string) (map[kiel.Partition]string, err
 	var errs []error
 	for _, rack := range slices.Sorted(maps.Keys(faults)) {
 		if err := faults[rack]; err != nil {
-			errs = append(errs, operr.New("consumer", "rack of Kafka's brokers", "", err))
+			errs = append(errs, failure("rack of Kafka's brokers", "", err))
 		}
 	}
 	if len(errs) > 0 {
@@ -95,12 +94,12 @@ func checkRacks(racks map[kiel.Partition]string) (map[kiel.Partition]string, err
 	return racks, errors.Join(errs...)
 }
 
-// Run calls look at once and whenever Kafka was asked, until ctx ends. It reports each change of look's error; nil says that the
+// run calls look at once and whenever Kafka was asked, until ctx ends. It reports each change of look's error; nil says that the
 // error has ended.
-func (w *ZoneWriter) Run(ctx context.Context, asked <-chan struct{}, report func(error)) {
+func (k *zoneKeeper) run(ctx context.Context, asked <-chan struct{}, report func(error)) {
 	last := ""
 	for {
-		err := w.look(ctx)
+		err := k.look(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -118,4 +117,13 @@ func (w *ZoneWriter) Run(ctx context.Context, asked <-chan struct{}, report func
 			return
 		}
 	}
+}
+
+// zonesFailed reports the error of the zoneKeeper's last look; nil ends it in the log.
+func (m *membership) zonesFailed(err error) {
+	if err == nil {
+		m.group.log.OK(kindZones, "")
+		return
+	}
+	m.group.failed(kindZones, "", err)
 }
