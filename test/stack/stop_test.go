@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	schedules = 200
+	schedules = 80
 	// sessionEnd is how long a session may take to end when nobody holds it.
 	sessionEnd = 6 * time.Second
 )
