@@ -89,7 +89,7 @@ func (m *membership) clusterID() string {
 
 // learnCluster asks for the cluster's id if no topic has been described, as when patterns find none.
 func (m *membership) learnCluster(ctx context.Context) error {
-	if m.clusterID() != "" || len(m.catalog.known()) > 0 {
+	if m.clusterID() != "" || m.catalog.Knows() {
 		return nil
 	}
 	_, err := kafkaconn.Run(ctx, &m.kafka.do, func() (struct{}, error) { return struct{}{}, m.kafka.identify() }, nil)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/topiclist"
 )
 
@@ -67,7 +68,8 @@ func TestClusterIDWithoutTopics(t *testing.T) {
 	}
 	r := newRig(t, nil, nil)
 	m := r.membership
-	m.kafka, m.topics, m.catalog = k, list, newCatalog(nil, k.describe, &k.do)
+	m.kafka, m.topics = k, list
+	m.catalog = m.newCatalog(k)
 	if err := m.firstLook(t.Context()); err != nil || m.clusterID() != id {
 		t.Errorf("the id is %q: %v", m.clusterID(), err)
 	}
@@ -75,8 +77,8 @@ func TestClusterIDWithoutTopics(t *testing.T) {
 
 	b2 := mock(t, nil) // a Kafka without an id
 	k2 := newTestKafka(t, b2.Addr())
-	m2 := &membership{kafka: k2, catalog: newCatalog([]string{"t"}, k2.describe, &k2.do)}
-	if err := m2.catalog.look(t.Context()); err != nil {
+	m2 := &membership{kafka: k2, catalog: topics.New(topics.Options{Names: []string{"t"}, Load: k2.describe, Calls: &k2.do})}
+	if err := m2.catalog.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before := len(b2.History())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/topics"
 )
 
 // configPage is the page that says how each field of sarama.Config is used.
@@ -77,8 +78,8 @@ func (n *notHonoured) network(c, d *sarama.Config) {
 	duration(n, "Net.WriteTimeout", c.Net.WriteTimeout, d.Net.WriteTimeout, c.Net.WriteTimeout <= fetch.MaxWriteTimeout,
 		fmt.Sprintf("%s, %v on connections that fetch", bounded, fetch.MaxWriteTimeout))
 	every := c.Metadata.RefreshFrequency
-	duration(n, "Metadata.RefreshFrequency", every, d.Metadata.RefreshFrequency, every > 0 && every <= watchEvery,
-		fmt.Sprintf("topics are looked at once in %v at least", watchEvery))
+	duration(n, "Metadata.RefreshFrequency", every, d.Metadata.RefreshFrequency, every > 0 && every <= topics.WatchEvery,
+		fmt.Sprintf("topics are looked at once in %v at least", topics.WatchEvery))
 }
 
 func (n *notHonoured) group(c, d *sarama.Config) {

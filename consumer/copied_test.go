@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
@@ -29,16 +30,16 @@ func TestStartsAtCopiedOffsets(t *testing.T) {
 		cluster offsets.ID // of the commit
 		fence   bool
 		want    int64
-		from    origin
+		from    reporting.Origin
 		epoch   int32
 	}{
-		"copied":                           {topic: other, cluster: there, want: 7, from: fromCopied, epoch: -1},
-		"copied, with Fence":               {topic: other, cluster: there, fence: true, want: 7, from: fromCopied, epoch: -1},
-		"copied, and one id by chance":     {topic: id, cluster: there, want: 7, from: fromCopied, epoch: -1},
-		"of this cluster":                  {topic: id, cluster: here, want: 7, from: fromCommitted, epoch: 9},
-		"of this cluster, another topic":   {topic: other, cluster: here, want: 1, from: fromPolicy, epoch: -1},
-		"of an unknown one, another topic": {topic: other, want: 1, from: fromPolicy, epoch: -1},
-		"of an unknown one":                {topic: id, want: 7, from: fromCommitted, epoch: 9},
+		"copied":                           {topic: other, cluster: there, want: 7, from: reporting.FromCopied, epoch: -1},
+		"copied, with Fence":               {topic: other, cluster: there, fence: true, want: 7, from: reporting.FromCopied, epoch: -1},
+		"copied, and one id by chance":     {topic: id, cluster: there, want: 7, from: reporting.FromCopied, epoch: -1},
+		"of this cluster":                  {topic: id, cluster: here, want: 7, from: reporting.FromCommitted, epoch: 9},
+		"of this cluster, another topic":   {topic: other, cluster: here, want: 1, from: reporting.FromPolicy, epoch: -1},
+		"of an unknown one, another topic": {topic: other, want: 1, from: reporting.FromPolicy, epoch: -1},
+		"of an unknown one":                {topic: id, want: 7, from: reporting.FromCommitted, epoch: 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -67,10 +68,10 @@ func TestStartsAtCopiedOffsets(t *testing.T) {
 				if _, text, _ := o.tracker.Marked(); (text == "x") != (c.want == 7) {
 					t.Errorf("the text is %q", text)
 				}
-				time.Sleep(2 * startsWithin)
+				time.Sleep(2 * reporting.StartsWithin)
 				synctest.Wait()
 				want := 0
-				if c.from == fromCopied {
+				if c.from == reporting.FromCopied {
 					want = 1
 				}
 				if n := said.Count("committed in another Kafka cluster", `first="t:0 at 7"`); n != want {

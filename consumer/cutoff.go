@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/pause"
 )
@@ -110,7 +111,7 @@ func (g *Group) rejoin(ctx context.Context, join func() (*membership, error)) (*
 		switch {
 		case err == nil:
 			g.settings.log.InfoContext(ctx, "a broker of Kafka answers, joining again")
-			g.log.OK(kindKafka, "")
+			g.log.OK(reporting.KindKafka, "")
 			return m, nil
 		case errors.Is(err, errNotJoined) || g.isAnswer(err):
 			return nil, err
@@ -128,11 +129,11 @@ func (g *Group) isAnswer(err error) bool {
 
 // notRejoined reports why the member has not joined again. It goes on trying.
 func (g *Group) notRejoined(err error) {
-	g.log.FailedWarn(kindKafka, "", err)
+	g.log.FailedWarn(reporting.KindKafka, "", err)
 	if since, _, why := g.reach.Failure(); why != nil {
-		g.log.Began(kindKafka, since)
+		g.log.Began(reporting.KindKafka, since)
 	}
-	g.pass(err)
+	g.report.Send(err)
 }
 
 // setCutOff stores for Waiting whether the member waits for a broker before it joins again.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 )
 
 // errTLSInTest is what sarama returns when no handshake succeeds.
@@ -87,7 +88,7 @@ func TestRejoinTellsWhyItWaits(t *testing.T) {
 			r.down = true
 			r.dial()
 			if r.joins == 10 {
-				if all := r.group.log.Troubles(); len(all) != 1 || all[0].Kind != kindKafka {
+				if all := r.group.log.Troubles(); len(all) != 1 || all[0].Kind != reporting.KindKafka {
 					t.Errorf("the troubles are %v", all)
 				}
 			}
@@ -105,7 +106,7 @@ func TestRejoinTellsWhyItWaits(t *testing.T) {
 		if r.lines("msg=recovered kind=kafka") != 1 || r.lines("joining again") != 1 || r.group.log.Failing() {
 			t.Errorf("no end in the log: %s", r.log.String()[max(0, r.log.Len()-1000):])
 		}
-		if n := len(r.group.errs.ch); n == 0 {
+		if n := len(r.group.report.Errors()); n == 0 {
 			t.Error("nothing was sent to Errors")
 		}
 	})

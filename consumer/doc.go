@@ -237,8 +237,6 @@
 //     stored without the text ([MaxMetadata]): a text that is lost must not cost the position.
 //   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits without
 //     limit hides a mistake.
-//   - A context that has ended before: Consume of sarama returns its error. Here it returns nil, as when the context ends later:
-//     a normal stop is no error.
 //   - A Setup that fails: sarama's member stays in the group until Kafka misses it, and its partitions wait. Here it stays for
 //     the timeout of its ZooKeeper session, gives up what others are to have meanwhile, and then leaves.
 //   - Where to start: sarama starts a partition without a committed offset where Offsets.Initial says, by default at its end.

@@ -8,6 +8,8 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -49,17 +51,17 @@ var (
 
 	// ErrTopicMissing says that a topic which this member consumes is not in Kafka any more. It is reported once. The topic's
 	// partitions wait until it is created again, which is logged. Meanwhile nothing else is reported about them.
-	ErrTopicMissing = errors.New("the topic is not in Kafka any more")
+	ErrTopicMissing = topics.ErrMissing
 
 	// ErrTwoTrees says that members whose group is in another ZooKeeper tree, on other servers or under another chroot, store
 	// offsets of partitions that this member owns: messages are handled twice. It goes to Errors as long as that lasts, at most
 	// once a minute. Give all members of a group the same ensemble and chroot.
-	ErrTwoTrees = errors.New("members of another ZooKeeper tree work on partitions of this group")
+	ErrTwoTrees = reporting.ErrTwoTrees
 
 	// ErrNewerOwner says that a later owner has stored the offset of a partition that this member is trusted to own, so that
 	// messages are handled twice: somebody has deleted the claim, or has restored ZooKeeper from a backup. It goes to Errors as
 	// long as that lasts, at most once a minute.
-	ErrNewerOwner = errors.New("a later owner works on a partition that this member owns")
+	ErrNewerOwner = reporting.ErrNewerOwner
 
 	// ErrMetadataLost says that the metadata of a mark are longer than Kafka takes ([MaxMetadata]), so the offset is committed
 	// without them. It goes to Errors once for each opening of a partition; the log counts all.

@@ -21,6 +21,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/internal/topiclist"
@@ -369,7 +371,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Group{zk: zk, name: "g", settings: set, metrics: m, registerer: keeper, errs: newErrorQueue(16, m.dropped.Inc)}
+	g := &Group{zk: zk, name: "g", settings: set, metrics: m, registerer: keeper, report: newReporter(set, m)}
 	log := &journal{}
 	r := &rig{
 		group: g, log: log, ids: map[string]sarama.Uuid{"t": {1}},
@@ -383,24 +385,25 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 		return nil
 	}
 	var running sync.WaitGroup
-	cat := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
+	load := func([]string) (map[string]topics.Info, error) {
 		r.idsMu.Lock()
 		defer r.idsMu.Unlock()
-		out := map[string]topicInfo{}
+		out := map[string]topics.Info{}
 		for topic, id := range maps.All(r.ids) {
-			out[topic] = topicInfo{id: id, partitions: []int32{0, 1}}
+			out[topic] = topics.Info{ID: id, Partitions: []int32{0, 1}}
 		}
 		return out, nil
-	}, &kafkaconn.Calls{})
-	topics, err := topiclist.Parse([]string{"t"})
+	}
+	list, err := topiclist.Parse([]string{"t"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := g.emptyMembership(t.Context(), topics)
+	c := g.emptyMembership(t.Context(), list)
+	cat := topics.New(topics.Options{Names: list.Names, Load: load, Calls: &kafkaconn.Calls{}, Reporter: g.report, Logger: c.log})
 	c.fetcher, c.catalog, c.edge = r.fetch, cat, r.fetch.edge
 	r.membership = c
 	r.logTo(slog.DiscardHandler)
-	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.log, g.pass, func(error) {})
+	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.log, g.report.Send, func(error) {})
 	c.observer = func(e Event) {
 		r.evMu.Lock()
 		defer r.evMu.Unlock()
@@ -408,8 +411,8 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	}
 	c.committer = offsets.NewCommitter(offsets.Options{
 		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
-		Window: set.Window, CurrentID: cat.id, Notify: c.notifyCommitted, Count: c.countCommit,
-		Report: func(err error, p kiel.Partition) { c.failed(kindCommit, err, p) },
+		Window: set.Window, CurrentID: cat.ID, Notify: c.notifyCommitted, Count: c.countCommit,
+		Report: func(err error, p kiel.Partition) { c.report.FailedOf(p, reporting.KindCommit, err) },
 		Logger: slog.New(slog.DiscardHandler), Errors: g.log,
 	})
 	c.reader = offsets.NewReader(r.store)
@@ -435,7 +438,8 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 func (r *rig) logTo(h slog.Handler) {
 	log := slog.New(h)
 	r.group.log = errlog.New(log)
-	r.membership.log, r.openLog = log, newOpenLog(log)
+	r.report.Log, r.report.Logger = r.group.log, log
+	r.membership.log, r.openLog = log, reporting.NewOpenLog(log)
 }
 
 func testConfig() *sarama.Config { return conntest.Config() }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -184,12 +185,12 @@ func TestNoFenceAfterTheClaim(t *testing.T) {
 				r := newRig(t, drain, func(o *Options) {
 					o.Fence = func(context.Context, string, int32) error { calls++; return nil }
 				})
-				if err := r.catalog.refresh(t.Context(), 0); err != nil {
+				if err := r.catalog.Refresh(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute) // the answer is old
-				asked, answer, load := make(chan struct{}), make(chan struct{}), r.catalog.load
-				r.catalog.load = func(topics []string) (map[string]topicInfo, error) {
+				asked, answer, load := make(chan struct{}), make(chan struct{}), r.catalog.Load
+				r.catalog.Load = func(topics []string) (map[string]topics.Info, error) {
 					close(asked)
 					<-answer
 					return load(topics)

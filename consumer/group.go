@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
@@ -28,8 +29,8 @@ type Group struct {
 	metrics  *metrics
 	// registerer keeps the metrics of the group, and those of the parts that each membership makes anew, until Close.
 	registerer *promreg.Keeper
-	errs       *errorQueue
-	log        *errlog.Log // logs errors that repeat, for all memberships
+	report     *reporting.Reporter // for all memberships
+	log        *errlog.Log         // report's
 	pauses     pauses
 	joined     atomic.Bool // whether a membership has joined; then ZooKeeper's refusals end no call
 	reach      kafkaconn.Reach
@@ -105,18 +106,21 @@ func (g *Group) Name() string { return g.settings.Name }
 // is called once at the end, when every ConsumeClaim has returned, if that is in time. The package's page says what differs. Only
 // with Options.LeaveWithoutKafkaAfter a call may have several sessions, one after the other, each with its Setup and Cleanup.
 //
-// While one call runs, another returns ErrBusy; after Close it returns sarama.ErrClosedConsumerGroup.
+// While one call runs, another returns ErrBusy; after Close it returns sarama.ErrClosedConsumerGroup. If ctx has ended before the
+// call, Consume calls nothing of handler, makes a member leave that waits for a call, and returns ctx.Err() itself, as sarama's
+// does: a loop that goes on until Consume returns an error ends.
 func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.ConsumerGroupHandler) error {
 	if handler == nil {
 		return failure("", "", errors.New("handler is nil"))
 	}
-	return g.runSession(ctx, topics, func(m *membership, s *consumeSession) sessionUser {
+	return g.runSession(ctx, ctx.Err(), topics, func(m *membership, s *consumeSession) sessionUser {
 		return m.newGroupSession(s, handler)
 	})
 }
 
-// runSession checks topics, makes this the running call and serves it.
-func (g *Group) runSession(ctx context.Context, topics []string, user func(*membership, *consumeSession) sessionUser) error {
+// runSession checks topics, makes this the running call and serves it. If ctx has ended it makes a member leave that waits for a
+// call, and returns ended.
+func (g *Group) runSession(ctx context.Context, ended error, topics []string, user func(*membership, *consumeSession) sessionUser) error {
 	if len(topics) == 0 {
 		return failure("", "", errors.New("argument topics is empty"))
 	}
@@ -129,7 +133,24 @@ func (g *Group) runSession(ctx context.Context, topics []string, user func(*memb
 		return err
 	}
 	defer done()
-	return g.serve(call, ctx, list, user)
+	if ctx.Err() == nil {
+		return g.serve(call, ctx, list, user)
+	}
+	if m := g.member(); m != nil { // the member waits for a call
+		m.leave(nil)
+		<-m.done
+		g.reportLeft(m)
+		g.setupAfter = time.Time{}
+	}
+	return ended
+}
+
+// reportLeft drops m, which has left between two calls, and reports its error, which no call returns.
+func (g *Group) reportLeft(m *membership) {
+	if g.forget(m) && m.err != nil {
+		g.log.Failed(reporting.KindMember, "", m.err)
+		g.report.SendEvenAfterClose(m.err)
+	}
 }
 
 // begin makes this the running call, until the function that it returns is called.
@@ -167,6 +188,7 @@ func (g *Group) Close() error {
 	began := time.Now()
 	g.mu.Lock()
 	g.closed = true
+	g.report.Closing()
 	stop, running := g.stop, g.running
 	g.mu.Unlock()
 	var stuck error
@@ -177,13 +199,10 @@ func (g *Group) Close() error {
 	if m := g.member(); m != nil { // the member waits for another Consume
 		m.leave(nil)
 		stuck = errors.Join(stuck, g.awaitCode(m.done))
-		if g.forget(m) && m.err != nil {
-			g.log.Failed(kindMember, "", m.err) // no call has returned the error
-			g.send(m.err)
-		}
+		g.reportLeft(m)
 	}
 	g.brokers.end()
-	g.errs.close()
+	g.report.Close()
 	g.registerer.Close()
 	if g.endSession == nil {
 		return stuck
@@ -193,6 +212,15 @@ func (g *Group) Close() error {
 	}
 	return stuck
 }
+
+// Errors returns the channel of errors that no Consume returns, if Config.Consumer.Return.Errors is true. Errors of partitions
+// are *sarama.ConsumerError. The log has all these errors, too: of each kind the first at once, then one line in 10 s with a
+// count, and a line "recovered" when the errors have ended. When nobody reads the channel, the oldest errors are dropped and
+// counted.
+//
+// From the beginning of Close on, errors are not sent, as with a group of sarama, but counted and logged at Debug. Two errors are
+// still sent: a callback is stuck, and the member could not leave while no Consume returns that. Close closes the channel.
+func (g *Group) Errors() <-chan error { return g.report.Errors() }
 
 // member returns the membership, or nil.
 func (g *Group) member() *membership {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 )
 
 // A partition is held when its handler has returned because the session ends, and its claim is kept: the partition is not read,
@@ -34,8 +35,8 @@ func (o *opening) lastCommit(commit func(context.Context, *offsets.Tracker) erro
 		return
 	}
 	ctx := o.claim.Context()
-	if err := commit(ctx, o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) && !o.member.isMissing(ctx, o.tp.Topic, err) {
-		o.member.group.log.FailedWarn(kindCommit, o.tp.String(), err)
+	if err := commit(ctx, o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) && !o.member.catalog.Explains(ctx, o.tp.Topic, err) {
+		o.member.group.log.FailedWarn(reporting.KindCommit, o.tp.String(), err)
 	}
 }
 

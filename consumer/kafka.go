@@ -13,6 +13,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/pause"
 )
 
@@ -24,7 +25,7 @@ type kafka struct {
 	offsets *offsets.KafkaStore
 	fetcher *kafkaFetcher
 	do      kafkaconn.Calls
-	finder  *finder
+	finder  *topics.Finder
 	cluster clusterID
 
 	identified atomic.Int64 // the dialer's Dials when the coordinator was asked for the cluster's id
@@ -38,7 +39,8 @@ func newKafka(
 ) (*kafka, error) {
 	k := &kafka{dialer: kafkaconn.NewDialer(life, config, timeout/4)}
 	k.dialer.Reach = reach
-	k.finder = newFinder(life, brokers, *config, k.dialer)
+	connect := func(c *sarama.Config) (sarama.Client, error) { return brokers.connect(life, c) }
+	k.finder = topics.NewFinder(connect, kafkaconn.ControlConfig(*config, k.dialer))
 	client, err := brokers.connect(life, kafkaconn.ControlConfig(*config, k.dialer))
 	if err != nil {
 		return nil, failure("connect to Kafka", "", err)
@@ -67,7 +69,7 @@ func (k *kafka) end() {
 	k.fetcher.end()
 	k.do.Wait()
 	_ = k.client.Close()
-	k.finder.close()
+	k.finder.Close()
 	k.dialer.Wait()
 }
 
@@ -94,8 +96,8 @@ func (k *kafka) edge(ctx context.Context, p kiel.Partition, from From) (int64, e
 }
 
 // describe asks Kafka for the descriptions of topics, and refreshes the client's metadata. The answer also has the cluster's id.
-func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
-	known := k.client.RefreshMetadata(topics...)
+func (k *kafka) describe(names []string) (map[string]topics.Info, error) {
+	known := k.client.RefreshMetadata(names...)
 	if errors.Is(known, sarama.ErrOutOfBrokers) {
 		return nil, known // the request below would return the error of one broker alone
 	}
@@ -106,7 +108,7 @@ func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 		}
 		return nil, known
 	}
-	req := sarama.NewMetadataRequest(k.client.Config().Version, topics)
+	req := sarama.NewMetadataRequest(k.client.Config().Version, names)
 	req.AllowAutoTopicCreation = false
 	resp, err := broker.GetMetadata(req)
 	if err != nil {
@@ -114,19 +116,7 @@ func (k *kafka) describe(topics []string) (map[string]topicInfo, error) {
 		return nil, err
 	}
 	k.cluster.answered(resp.ClusterID)
-	infos, racks := make(map[string]topicInfo, len(topics)), racksOf(resp.Brokers)
-	for _, t := range resp.Topics {
-		info := topicInfo{id: t.Uuid, racks: preferredRacks(t, racks)}
-		if t.Err != sarama.ErrNoError && t.Err != sarama.ErrLeaderNotAvailable {
-			info.err = t.Err
-		}
-		for _, p := range t.Partitions {
-			info.partitions = append(info.partitions, p.ID)
-		}
-		slices.Sort(info.partitions)
-		infos[t.Name] = info
-	}
-	return infos, nil
+	return topics.Infos(resp), nil
 }
 
 // leaderPending returns whether err says that a partition's leader is not known or not ready, which may change until the next

@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/topics"
 )
 
 // mock is a broker that leads t:0 and coordinates g.
@@ -64,7 +65,7 @@ func TestKafkaClients(t *testing.T) {
 	k := newTestKafka(t, b.Addr())
 	p := tp("t", 0)
 	infos, err := k.describe([]string{"t"})
-	if err != nil || len(infos["t"].partitions) != 1 || infos["t"].err != nil {
+	if err != nil || len(infos["t"].Partitions) != 1 || infos["t"].Err != nil {
 		t.Fatalf("describe: %v, %v", infos, err)
 	}
 	for from, want := range map[From]int64{Earliest: 3, Latest: 9} {
@@ -117,8 +118,8 @@ func TestUnknownTopicIsAnError(t *testing.T) {
 		"MetadataRequest": sarama.NewMockMetadataResponse(t).SetBroker("127.0.0.1:1", 1).SetError("t", sarama.ErrUnknownTopicOrPartition),
 	})
 	k := newTestKafka(t, b.Addr())
-	cat := newCatalog([]string{"t"}, k.describe, &k.do)
-	if err := cat.refresh(t.Context(), 0); err == nil {
+	cat := topics.New(topics.Options{Names: []string{"t"}, Load: k.describe, Calls: &k.do})
+	if err := cat.Refresh(t.Context(), 0); err == nil {
 		t.Error("an unknown topic was described")
 	}
 }
@@ -141,7 +142,7 @@ func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
 			return err
 		},
 		"describe": func(ctx context.Context) error {
-			return newCatalog([]string{"t"}, k.describe, &k.do).refresh(ctx, 0)
+			return topics.New(topics.Options{Names: []string{"t"}, Load: k.describe, Calls: &k.do}).Refresh(ctx, 0)
 		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -15,6 +15,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/usercall"
@@ -35,19 +37,20 @@ type membership struct {
 	committer      *offsets.Committer
 	reader         *offsets.Reader
 	fetcher        fetcher
-	catalog        *catalog
+	catalog        *topics.Catalog
 	edge           func(ctx context.Context, p kiel.Partition, from From) (int64, error)
 	metrics        *metrics
+	report         *reporting.Reporter
 	pauses         *pauses
 	refusals       *refusals
 	log            *slog.Logger
 	openPartitions openPartitions
-	openLog        *openLog
+	openLog        *reporting.OpenLog
 	openings       openings
 	stumbled       stumbled
 	tree           tree
 	hashed         clusterHash
-	findings       findings
+	findings       reporting.Findings
 	background     kafkaconn.Calls // goroutines of openings; they call no user code
 	judging        kafkaconn.Calls // goroutines of reportCommit and audited
 	users          *callbacks
@@ -114,13 +117,14 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 		group:        g,
 		topics:       topics,
 		metrics:      g.metrics,
+		report:       g.report,
 		pauses:       &g.pauses,
 		log:          g.settings.log,
 		from:         g.settings.From,
 		resetInvalid: g.settings.config.Consumer.Group.ResetInvalidOffsets,
 		interceptors: g.settings.config.Consumer.Interceptors,
 		observer:     g.settings.Observer,
-		openLog:      newOpenLog(g.settings.log),
+		openLog:      reporting.NewOpenLog(g.settings.log),
 		closed:       make(chan struct{}),
 		done:         make(chan struct{}),
 		changed:      make(chan struct{}),
@@ -129,9 +133,10 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 	m.ctx, m.leave = context.WithCancelCause(values)
 	m.late, m.endLate = pause.Outlast(m.ctx, g.settings.StopTimeout)
 	m.life, m.endLife = context.WithCancel(values)
+	m.findings.Reporter, m.findings.Logger = g.report, m.log
+	m.findings.Count = func(d offsets.Discord, n int) { g.metrics.discords.WithLabelValues(string(d)).Add(float64(n)) }
 	m.refusals = newRefusals(g.name, topics.Names, g.settings.CommitInterval, m.leave)
-	// send, not pass: stuck callbacks are reported after Close, too.
-	m.users = newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.log, g.send, m.leave)
+	m.users = newCallbacks(usercall.Limit(g.settings.RebalanceTimeout), g.settings.log, g.log, g.report.SendEvenAfterClose, m.leave)
 	return m
 }
 
@@ -143,8 +148,7 @@ func (m *membership) build(ctx context.Context) error {
 		return err
 	}
 	m.kafka, m.fetcher, m.edge = k, k.fetcher, k.edge
-	m.catalog = newCatalog(m.topics.Names, k.describe, &k.do)
-	m.catalog.notify, m.catalog.grew = m.onMissing, m.onGrew
+	m.catalog = m.newCatalog(k)
 	err = m.firstLook(ctx)
 	if err == nil {
 		err = m.checkGroup(ctx)
@@ -169,11 +173,11 @@ func (m *membership) build(ctx context.Context) error {
 		Interval:  g.settings.CommitInterval,
 		Timeout:   g.zk.Timeout(),
 		Window:    g.settings.Window,
-		CurrentID: m.catalog.id,
+		CurrentID: m.catalog.ID,
 		Elsewhere: m.isElsewhere,
 		Notify:    m.notifyCommitted,
 		Report:    m.reportCommit,
-		Text:      m.reportText,
+		Text:      m.report.Text,
 		Logger:    g.settings.log,
 		Errors:    g.log,
 		Count:     m.countCommit,
@@ -199,7 +203,7 @@ func (m *membership) buildOwner() (err error) {
 	stopTimeout := set.StopTimeout - cleanupGrace(set.StopTimeout)
 	m.cluster = m.clusterID()
 	m.allocator, err = allocator.New(g.zk, g.name, set.Name, allocator.Options{
-		Seed:        m.catalog.partitions(),
+		Seed:        m.catalog.Partitions(),
 		Func:        set.Func,
 		AlsoFuncs:   set.AlsoFuncs,
 		PythonFunc:  set.PythonFunc,
@@ -245,10 +249,10 @@ func (m *membership) run() {
 	background.Go(func() { m.watchStumbled(m.life) })
 	background.Go(func() { m.watchEnd(m.ctx) })
 	asked := make(chan struct{}, 1)
-	background.Go(func() { m.watchTopics(m.ctx, asked) })
+	background.Go(func() { m.watcher(asked).Run(m.ctx) })
 	if m.group.settings.Zone != "" {
-		keeper := &zoneKeeper{kafka: m.catalog.racks, group: m.allocator.Zones, update: m.allocator.UpdateZones}
-		background.Go(func() { keeper.run(m.ctx, asked, m.zonesFailed) })
+		writer := &topics.ZoneWriter{Kafka: m.catalog.Racks, Group: m.allocator.Zones, Update: m.allocator.UpdateZones}
+		background.Go(func() { writer.Run(m.ctx, asked, m.zonesFailed) })
 	}
 
 	if err := m.owner.Run(m.ctx); err != nil {
@@ -266,15 +270,15 @@ func (m *membership) run() {
 	m.endLife() // before kafka ends, so that nothing connects again
 	background.Wait()
 	m.judging.Wait()
-	m.forgetMissing()
-	m.openLog.flush()
+	m.catalog.End()
+	m.openLog.Flush()
 	m.group.log.AllGone()
 	m.group.noteRefusal(errors.Join(m.refusals.reason(), m.owned, m.clusterFault()), m.refusals.began)
 	err := errors.Join(m.owned, m.refusals.reason(), m.clusterFault(), m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
 	if err != nil && last == nil && !byItself {
-		m.group.log.Failed(kindMember, "", err) // no call runs that could return the error
-		m.group.send(err)
+		m.group.log.Failed(reporting.KindMember, "", err) // no call runs that could return the error
+		m.report.SendEvenAfterClose(err)
 		err = nil
 	}
 	m.err = err
@@ -401,7 +405,7 @@ func (m *membership) notifyAsync(e Event, then func()) *usercall.Call {
 	}
 	return m.users.Go(usercall.Callback{Kind: callObserver, About: string(e.Kind)}, func() error { m.observer(e); return nil }, func(err error) {
 		if err != nil {
-			m.group.pass(err)
+			m.report.Send(err)
 		}
 		if then != nil {
 			then()
@@ -430,7 +434,7 @@ func (m *membership) countCommit(p kiel.Partition, err error, took time.Duration
 	m.refusals.committed(p, err)
 	switch {
 	case err == nil:
-		m.works(p, kindCommit)
+		m.report.Works(p, reporting.KindCommit)
 	case errors.Is(err, offsets.ErrElsewhere):
 		m.checkCluster()
 	}
@@ -453,11 +457,11 @@ func (m *membership) ownerError(err error) {
 		m.metrics.mismatches.Inc()
 	}
 	if e, ok := errors.AsType[*ownership.PartitionError](err); ok {
-		m.pass(failure("", "", e.Err), e.Partition)
+		m.report.SendOf(e.Partition, failure("", "", e.Err))
 	} else if e, ok := errors.AsType[*ownership.StuckError](err); ok {
-		m.pass(failure("", "", e), e.Partition)
+		m.report.SendOf(e.Partition, failure("", "", e))
 	} else {
-		m.group.pass(failure("", "", err))
+		m.report.Send(failure("", "", err))
 	}
 }
 
@@ -465,6 +469,6 @@ func (m *membership) ownerError(err error) {
 // they concern nothing that this member consumes.
 func (m *membership) allocatorError(_ context.Context, err error) {
 	if !errors.Is(err, allocator.ErrUnwantedTopic) {
-		m.group.pass(failure("", "", err))
+		m.report.Send(failure("", "", err))
 	}
 }

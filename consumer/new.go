@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/ownership"
@@ -122,8 +123,9 @@ func newGroup(s *session.Session, b *bootstrap, group string, set settings) (*Gr
 	m, shown := promreg.New(keeper, group, newMetrics)
 	g := &Group{
 		zk: s, brokers: b, name: group, settings: set, metrics: m, registerer: keeper,
-		errs: newErrorQueue(set.config.ChannelBufferSize, m.dropped.Inc), log: errlog.New(set.log),
+		report: newReporter(set, m),
 	}
+	g.log = g.report.Log
 	m.observed = set.Registerer != nil
 	m.gauges.group.Store(g)
 	if err := errors.Join(shown.Complete(), g.showParts()); err != nil {
@@ -132,6 +134,13 @@ func newGroup(s *session.Session, b *bootstrap, group string, set settings) (*Gr
 	}
 	warnConfig(set.log, set.config, set.From)
 	return g, nil
+}
+
+// newReporter returns the Reporter of a Group.
+func newReporter(set settings, m *metrics) *reporting.Reporter {
+	r := reporting.New(set.config.Consumer.Return.Errors, set.config.ChannelBufferSize, m.dropped.Inc)
+	r.Log, r.Logger, r.Late = errlog.New(set.log), set.log, m.late.WithLabelValues(lateError).Inc
+	return r
 }
 
 // showParts makes the parts that each membership makes anew, so that their metrics exist before the first membership.

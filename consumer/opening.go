@@ -12,6 +12,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/usercall"
@@ -44,7 +45,7 @@ func (reportedError) Is(err error) bool { return err == errReported }
 // ends, when the partition is revoked or lost. ownership releases the claim when own has returned.
 func (m *membership) own(ctx context.Context, h ownedClaim) error {
 	o := opening{member: m, claim: h, tp: kiel.Partition{Topic: h.Topic(), ID: h.Partition()}, since: time.Now()}
-	o.prevTopicID, o.prevPartitions = m.catalog.id(o.tp.Topic), m.catalog.count(o.tp.Topic) // the topic may be missing now
+	o.prevTopicID, o.prevPartitions = m.catalog.ID(o.tp.Topic), m.catalog.Count(o.tp.Topic) // the topic may be missing now
 	o.setWaiting(o.since)
 	defer m.refusals.claimed(o.tp)()
 	defer m.addOpening(&o)()
@@ -70,7 +71,7 @@ func (o *opening) repeat(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil: // err says only that ctx ended
 		case errors.Is(err, errFence): // err may wrap any error of the user
-			o.member.failed(kindFence, err, o.tp)
+			o.member.report.FailedOf(o.tp, reporting.KindFence, err)
 		case errors.Is(err, errHandlerReturned):
 			<-ctx.Done() // the session ends
 		case errors.Is(err, ErrHandler):
@@ -79,7 +80,7 @@ func (o *opening) repeat(ctx context.Context) error {
 		case o.member.refusals.failed(o.tp, err):
 			<-ctx.Done() // the member leaves, and its call returns the refusal
 		case o.worthReporting(ctx, err):
-			o.member.failed(o.at().kind(), err, o.tp)
+			o.member.report.FailedOf(o.tp, o.at().kind(), err)
 		}
 		if time.Since(began) > time.Minute {
 			wait.Reset()
@@ -95,7 +96,7 @@ func (o *opening) worthReporting(ctx context.Context, err error) bool {
 	switch {
 	case err == nil, errors.Is(err, offsets.ErrLost), errors.Is(err, ownership.ErrLost), errors.Is(err, ErrRecreated), errors.Is(err, ErrTopicMissing):
 		return false
-	case o.member.isMissing(ctx, o.tp.Topic, err):
+	case o.member.catalog.Explains(ctx, o.tp.Topic, err):
 		return false
 	case errors.Is(err, sarama.ErrUnknownTopicOrPartition): // the topic does not have the partition, which is reported once
 		first := !o.unknown
@@ -121,15 +122,15 @@ func (o *opening) handlerEnded(ended, err error) error {
 		case s.isEnd(err), pause.OnlyEnd(o.claim.Context(), err):
 		case s.isOver(): // the call does not wait for the handler any more
 			o.member.metrics.handlerFailed(o.tp.Topic, actionReport)
-			o.member.group.drop(ofPartition(err, o.tp))
+			o.member.report.Drop(reporting.OfPartition(err, o.tp))
 		default: // sarama, too, reports the error of a revoked ConsumeClaim
 			o.member.metrics.handlerFailed(o.tp.Topic, actionReport)
-			o.member.failed(kindHandler, err, o.tp)
+			o.member.report.FailedOf(o.tp, reporting.KindHandler, err)
 		}
 	case o.member.group.settings.ReopenPartition:
 		ended = errHandler(err)
 		o.member.metrics.handlerFailed(o.tp.Topic, actionReopen)
-		o.member.pass(ended, o.tp) // not later: the partition may be revoked before it is closed
+		o.member.report.SendOf(o.tp, ended) // not later: the partition may be revoked before it is closed
 	default:
 		o.endSession(err)
 	}
@@ -146,11 +147,11 @@ func (o *opening) endSession(err error) {
 	first := s.exit(failure)
 	switch {
 	case err != nil && (failure == nil || !first && !s.isEnd(err)): // the call does not return err
-		o.member.failed(kindHandler, err, o.tp)
+		o.member.report.FailedOf(o.tp, reporting.KindHandler, err)
 	case failure != nil && first:
-		log.FailedWarn(kindHandler, o.tp.String(), failure)
+		log.FailedWarn(reporting.KindHandler, o.tp.String(), failure)
 	case first:
-		log.FailedInfo(kindHandler, o.tp.String(), errHandler(nil))
+		log.FailedInfo(reporting.KindHandler, o.tp.String(), errHandler(nil))
 	}
 }
 
@@ -179,12 +180,12 @@ type opening struct {
 	topicID       sarama.Uuid           // the topic's id now
 	cut           *fetch.TruncatedError // where the log was truncated, until the partition is open again; nil if it was not truncated
 	tracker       *offsets.Tracker
-	held          bool      // the handler has returned, and tracker stays open until Cleanup has returned
-	leaderRetries int       // number of attempts since the partition was open that failed because its leader was not ready
-	unknown       bool      // it was reported that Kafka does not have the partition, which was not open since
-	leaderEpoch   int32     // the leader epoch of the record batch before the start position; -1 when it is not known
-	origin        origin    // where the start position comes from
-	since         time.Time // when the partition was claimed, or was open last
+	held          bool             // the handler has returned, and tracker stays open until Cleanup has returned
+	leaderRetries int              // number of attempts since the partition was open that failed because its leader was not ready
+	unknown       bool             // it was reported that Kafka does not have the partition, which was not open since
+	leaderEpoch   int32            // the leader epoch of the record batch before the start position; -1 when it is not known
+	origin        reporting.Origin // where the start position comes from
+	since         time.Time        // when the partition was claimed, or was open last
 
 	progress
 }
@@ -211,7 +212,7 @@ func (o *opening) run(ctx context.Context) error {
 	}
 	o.cut, o.unknown, o.leaderRetries = nil, false, 0
 	o.member.refusals.opened(o.tp)
-	o.member.works(o.tp, kindMetadata, kindFence, kindOffsets) // the fetcher ends those of kindFetch
+	o.member.report.Works(o.tp, reporting.KindMetadata, reporting.KindFence, reporting.KindOffsets) // the fetcher ends those of reporting.KindFetch
 	return o.consume(ctx, s, start)
 }
 

@@ -38,7 +38,7 @@ func (r *rig) errors() []error {
 	var errs []error
 	for {
 		select {
-		case err := <-r.group.errs.ch:
+		case err := <-r.group.report.Errors():
 			errs = append(errs, err)
 		default:
 			return errs
@@ -293,10 +293,10 @@ func testRecreated(t *testing.T, forgotten bool) {
 		}
 		time.Sleep(time.Second)
 		r.setID("t", 9)
-		if err := r.catalog.refresh(t.Context(), 0); err != nil {
+		if err := r.catalog.Refresh(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		r.openPartitions.check(r.catalog.id)
+		r.openPartitions.check(r.catalog.ID)
 		s = <-r.fetch.streams
 		synctest.Wait()
 		if got := r.store.Get(p).Offset; got != 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/usercall"
 )
@@ -75,7 +76,7 @@ func (m *membership) giveUpWithClaim(o *opening) {
 // gaveUp ends the errors of a partition in the log: the partition is not this member's any more.
 func (m *membership) gaveUp(p kiel.Partition) {
 	m.stumbled.forget(p)
-	m.openLog.forget(p)
+	m.openLog.Forget(p)
 	if m.group.log.Failing() {
 		m.group.log.Gone(p.String())
 	}
@@ -87,7 +88,7 @@ func (o *opening) logOpened(start int64) {
 	if previous := o.claim.Previous(); previous != "" {
 		args = append(args, "previous", previous)
 	}
-	o.member.openLog.opened(o.tp, o.claim, o.member.unopened, args...)
+	o.member.openLog.Opened(o.tp, o.claim, o.member.unopened, args...)
 }
 
 // unopened returns how many partitions of the newest plan are not open yet.
@@ -112,7 +113,7 @@ const recoveryInterval = 5 * time.Second
 func (m *membership) watchStumbled(ctx context.Context) {
 	for pause.Sleep(ctx, recoveryInterval) == nil {
 		for _, p := range m.stumbled.passed(m.group.open) {
-			m.works(p, kindHandler, usercall.Trouble(callHandler))
+			m.report.Works(p, reporting.KindHandler, usercall.Trouble(callHandler))
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/usercall"
@@ -271,8 +272,8 @@ func (p *Partition) awaitRoom(offset int64) bool {
 				warned = true
 				p.metrics.heldBack.Inc()
 				defer p.metrics.heldBack.Dec()
-				p.log.FailedWarn(kindHeldBack, p.id.String(), failure("", "", fmt.Errorf("messages are held back: the one at %d is not marked", oldest)), "since", since)
-				defer p.log.OK(kindHeldBack, p.id.String())
+				p.log.FailedWarn(reporting.KindHeldBack, p.id.String(), failure("", "", fmt.Errorf("messages are held back: the one at %d is not marked", oldest)), "since", since)
+				defer p.log.OK(reporting.KindHeldBack, p.id.String())
 			}
 			continue
 		}

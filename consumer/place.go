@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/session"
 )
@@ -139,8 +140,51 @@ func (c *clusterHash) of(text string) offsets.ID {
 // not say where they were made.
 func (m *membership) learnTree(ctx context.Context, inc *session.Incarnation) {
 	if err := m.tree.learn(ctx, inc); err == nil {
-		m.group.log.OK(kindTree, "")
+		m.group.log.OK(reporting.KindTree, "")
 	} else if !pause.OnlyEnd(ctx, err) {
-		m.group.log.FailedWarn(kindTree, "", err)
+		m.group.log.FailedWarn(reporting.KindTree, "", err)
 	}
+}
+
+// audited takes what an audit has found. It does not block. If the tree's ID is not known, because its read failed when partitions
+// were opened, it is read for the next audit.
+func (m *membership) audited(found []offsets.Finding) {
+	m.judging.Start(func() {
+		if inc := m.group.zk.Current(); len(m.openings.list()) > 0 {
+			m.learnTree(m.life, inc)
+		}
+		m.findings.Report(m.life, m.verified(m.life, found))
+	})
+}
+
+// verified returns found without what says that another tree is used if this member's own ID of the tree has changed: somebody
+// has deleted the group's znode, and it was created again. Later audits find offsets with an ID that this member had before: they
+// are of this tree, and only a newer token is a finding.
+func (m *membership) verified(ctx context.Context, found []offsets.Finding) []offsets.Finding {
+	i := slices.IndexFunc(found, func(f offsets.Finding) bool { return f.Discord == offsets.OtherTree })
+	inc := m.group.zk.Current()
+	if i < 0 || inc == nil {
+		return found
+	}
+	ctx, cancel := context.WithTimeout(ctx, treeTimeout)
+	defer cancel()
+	if id, err := m.tree.read(ctx, inc); err == nil && id != found[i].Place.Tree {
+		return slices.DeleteFunc(found, func(f offsets.Finding) bool { return f.Discord == offsets.OtherTree })
+	}
+	return inOneTree(found, func(id offsets.ID) bool { return m.tree.had(inc, id) })
+}
+
+// inOneTree returns found with the offsets that have an ID of this tree compared by their tokens.
+func inOneTree(found []offsets.Finding, had func(offsets.ID) bool) []offsets.Finding {
+	var out []offsets.Finding
+	for _, f := range found {
+		if f.Discord == offsets.OtherTree && had(f.Stored.Place.Tree) {
+			if f.Stored.Token <= f.Token {
+				continue
+			}
+			f.Discord = offsets.NewerOwner
+		}
+		out = append(out, f)
+	}
+	return out
 }

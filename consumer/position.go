@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/operr"
 )
 
@@ -25,7 +26,7 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	o.enter(atOffset)
-	o.topicID = o.member.catalog.id(o.tp.Topic)
+	o.topicID = o.member.catalog.ID(o.tp.Topic)
 	found, err := o.member.reader.Get(ctx, o.tp)
 	if err != nil {
 		return 0, err
@@ -39,15 +40,15 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	if isNew || reason == reasonRecreated {
 		from = Earliest // the group had started before the partition, or the topic, existed
 	}
-	o.leaderEpoch, o.origin = -1, fromCommitted
+	o.leaderEpoch, o.origin = -1, reporting.FromCommitted
 	switch {
 	case reason != "":
-		text, o.origin = "", fromPolicy
+		text, o.origin = "", reporting.FromPolicy
 		if start, err = o.member.edge(ctx, o.tp, from); err != nil {
 			return 0, failure("find the start position of", o.tp.String(), err)
 		}
 	case o.isCopied(found):
-		o.origin = fromCopied
+		o.origin = reporting.FromCopied
 	case found.Ours: // another program may store any epoch
 		o.leaderEpoch = found.LeaderEpoch
 	}
@@ -55,7 +56,7 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return 0, err
 	}
-	o.prevTopicID, o.prevPartitions = o.topicID, o.member.catalog.count(o.tp.Topic)
+	o.prevTopicID, o.prevPartitions = o.topicID, o.member.catalog.Count(o.tp.Topic)
 	if start, err = o.seek(ctx, start); err != nil {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 	}
@@ -111,21 +112,21 @@ func (o *opening) fence(ctx context.Context) error {
 // describe asks Kafka for the topic, unless Kafka was asked a second ago or less. It returns ErrTopicMissing if Kafka does not
 // have the topic. All partitions of a missing topic wait together, so they ask less often.
 func (o *opening) describe(ctx context.Context) error {
-	o.member.catalog.own(o.tp.Topic)
+	o.member.catalog.Own(o.tp.Topic)
 	age := time.Second
-	if o.member.catalog.isMissing(o.tp.Topic) {
+	if o.member.catalog.IsMissing(o.tp.Topic) {
 		age = maxOpenBackoff
 	}
-	err := o.member.catalog.refresh(ctx, age)
+	err := o.member.catalog.Refresh(ctx, age)
 	if err == nil {
-		o.member.group.log.OK(kindMetadata, "")
+		o.member.group.log.OK(reporting.KindMetadata, "")
 	} else if ctx.Err() == nil {
-		o.member.group.log.FailedWarn(kindMetadata, "", err) // the older metadata are good enough
+		o.member.group.log.FailedWarn(reporting.KindMetadata, "", err) // the older metadata are good enough
 	}
-	if o.member.catalog.isMissing(o.tp.Topic) {
+	if o.member.catalog.IsMissing(o.tp.Topic) {
 		return failure("", "", fmt.Errorf("%w: %s", ErrTopicMissing, o.tp.Topic))
 	}
-	if err != nil && o.member.catalog.count(o.tp.Topic) == 0 {
+	if err != nil && o.member.catalog.Count(o.tp.Topic) == 0 {
 		return err // the topic was never described
 	}
 	return nil
@@ -140,7 +141,7 @@ func (o *opening) describe(ctx context.Context) error {
 // partition without an offset can be new, and isNew matters only when the policy is Latest. Only then are the offsets of the
 // other partitions read.
 func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, reason string) (first int32, isNew bool, err error) {
-	ids := o.member.catalog.partitions()[o.tp.Topic]
+	ids := o.member.catalog.Partitions()[o.tp.Topic]
 	now := int32(len(ids))
 	switch {
 	case reason == "" && o.isCopied(found):
@@ -156,7 +157,7 @@ func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, rea
 	for i, id := range ids {
 		all[i] = kiel.Partition{Topic: o.tp.Topic, ID: id}
 	}
-	isNew = o.member.catalog.isNew(o.tp.Topic)
+	isNew = o.member.catalog.IsNew(o.tp.Topic)
 	first, err = o.member.reader.FirstPartitions(ctx, all, o.topicID, offsets.ClusterID(o.member.cluster))
 	if first == 0 {
 		return now, isNew, err
@@ -202,12 +203,12 @@ func (o *opening) first(ctx context.Context, reason string, policy From) error {
 	start, _, _ := o.tracker.Marked() // nothing is marked yet
 	if reason != "" {
 		o.member.metrics.resets.WithLabelValues(labelOf(o.tp.Topic), reason).Inc()
-		o.member.openLog.startsByPolicy(o.tp, start, reason, policy)
-	} else if o.origin == fromCopied {
-		o.member.openLog.startsByCopy(o.tp, start)
+		o.member.openLog.StartsByPolicy(o.tp, start, reason, policy.String())
+	} else if o.origin == reporting.FromCopied {
+		o.member.openLog.StartsByCopy(o.tp, start)
 	}
 	if reason == reasonRecreated {
-		o.member.pass(fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(o.tp.Topic)), o.tp)
+		o.member.report.SendOf(o.tp, fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(o.tp.Topic)))
 	}
 	return nil
 }
@@ -242,9 +243,9 @@ func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason s
 	if !o.member.resetInvalid {
 		return nil, 0, outOfLog(o.tp, start, why, "")
 	}
-	o.member.pass(outOfLog(o.tp, start, why, ", continuing at %d", next), o.tp)
+	o.member.report.SendOf(o.tp, outOfLog(o.tp, start, why, ", continuing at %d", next))
 	o.tracker.Move(next)
-	o.origin = fromReset
+	o.origin = reporting.FromReset
 	if err := o.first(ctx, reason, o.member.from); err != nil {
 		return nil, 0, err
 	}

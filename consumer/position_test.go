@@ -14,6 +14,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
@@ -77,7 +78,7 @@ func TestStartPositions(t *testing.T) {
 				if c.warns != "" {
 					warned = 1
 				}
-				time.Sleep(startsWithin)
+				time.Sleep(reporting.StartsWithin)
 				synctest.Wait()
 				if all, n := said.Count("level=WARN"), said.Count("level=WARN", "reason="+c.warns, fmt.Sprintf("\"t:0 at %d\"\n", c.want)); all != warned || n != warned {
 					t.Errorf("%d warnings, %d of them of the start, want %d with reason %q:\n%s", all, n, warned, c.warns, said)

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/pause"
 )
 
@@ -140,7 +139,7 @@ func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 			g = &r.commits
 		}
 		if g.refuse(r.gap); r.atStart(g) || g.stays() {
-			reason = refused("group", r.group, g.lasted(), err)
+			reason = reporting.Refused("group", r.group, g.lasted(), err)
 		}
 	case errors.Is(err, sarama.ErrTopicAuthorizationFailed):
 		t := r.topic(p)
@@ -151,7 +150,7 @@ func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 			r.owned[p] = answer{now, was.claimed}
 		}
 		if t.refuse(r.gap); r.atStart(t) && slices.Contains(r.named, p.Topic) || t.stays() && r.allRefused(p.Topic) {
-			reason = refused("topic", p.Topic, t.lasted(), err)
+			reason = reporting.Refused("topic", p.Topic, t.lasted(), err)
 		}
 	}
 	if r.ended == nil {
@@ -215,14 +214,6 @@ func (s *stretch) lasted() time.Duration { return s.last.Sub(s.since) }
 // stays returns whether refusals have lasted so long that the member leaves.
 func (s *stretch) stays() bool { return s.proven >= refusalLimit }
 
-// refused returns the error for a topic or group that Kafka has refused for a while. The text says what the ACLs must allow.
-func refused(what, name string, lasted time.Duration, err error) error {
-	if lasted > 0 {
-		err = operr.New("", "refused for", lasted.Round(time.Second).String(), err)
-	}
-	return failure("Kafka's ACLs must allow READ on "+what, strconv.Quote(name), err)
-}
-
 // groupCheckTimeout is how long a member waits for Kafka to answer whether it may use the group, before it joins without knowing.
 const groupCheckTimeout = 2 * time.Second
 
@@ -231,14 +222,14 @@ const groupCheckTimeout = 2 * time.Second
 func (m *membership) checkGroup(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, groupCheckTimeout)
 	defer cancel()
-	for topic, ids := range m.catalog.partitions() {
+	for topic, ids := range m.catalog.Partitions() {
 		if len(ids) == 0 {
 			continue
 		}
 		p := kiel.Partition{Topic: topic, ID: ids[0]}
 		found, err := m.kafka.offsets.Fetch(ctx, []kiel.Partition{p})
 		if err = errors.Join(err, found[p].Err); errors.Is(err, sarama.ErrGroupAuthorizationFailed) {
-			return refused("group", m.group.name, 0, err)
+			return reporting.Refused("group", m.group.name, 0, err)
 		}
 		break // one is enough: access is to the whole group
 	}

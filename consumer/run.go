@@ -42,12 +42,12 @@ import (
 // other error.
 //
 // Everything else is as with Consume, which uses the same partitions: Run blocks until ctx ends or Close is called, and returns
-// nil then.
+// nil then, also if ctx has ended before.
 func (g *Group) Run(ctx context.Context, topics []string, handle func(ctx context.Context, p *Partition) error) error {
 	if handle == nil {
 		return failure("", "", errors.New("handler is nil"))
 	}
-	return g.runSession(ctx, topics, func(*membership, *consumeSession) sessionUser { return runUser{handle} })
+	return g.runSession(ctx, nil, topics, func(*membership, *consumeSession) sessionUser { return runUser{handle} })
 }
 
 // runUser is a function that was given to Run.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 )
 
 // seek is a call of MarkOffset or ResetOffset in Setup, before the partition is open.
@@ -85,7 +86,7 @@ func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 		}
 		offset = first
 	}
-	o.leaderEpoch, o.origin = -1, fromSetup
+	o.leaderEpoch, o.origin = -1, reporting.FromSetup
 	o.tracker.Move(offset)
 	o.tracker.Reset(offset, text)
 	if o.isFenced() { // the user commits positions

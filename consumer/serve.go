@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/topiclist"
@@ -290,7 +291,7 @@ func (m *membership) cleanup(s *consumeSession, setup error) error {
 		return nil // the membership's error names Cleanup
 	}
 	if !s.isEnd(err) {
-		m.group.failed(kindCleanup, "", err)
+		m.report.Failed(reporting.KindCleanup, "", err)
 	}
 	return err // as sarama does, also when err is the error of the ended context
 }

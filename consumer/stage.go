@@ -3,6 +3,8 @@ package consumer
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 )
 
 // stage is how far the opening of a partition has come.
@@ -46,15 +48,15 @@ func (s stage) waitsFor() string {
 func (s stage) kind() string {
 	switch s {
 	case atTopic:
-		return kindMetadata
+		return reporting.KindMetadata
 	case atFence:
-		return kindFence
+		return reporting.KindFence
 	case atOffset:
-		return kindOffsets
+		return reporting.KindOffsets
 	case atStart:
-		return kindCommit
+		return reporting.KindCommit
 	default:
-		return kindFetch
+		return reporting.KindFetch
 	}
 }
 

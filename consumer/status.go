@@ -112,7 +112,7 @@ func (g *Group) describeKafka() *status.Kafka {
 // describe adds the state of openings and open partitions to the member's own partitions.
 func (m *membership) describe(out *status.Group) {
 	now := time.Now()
-	m.findings.disagreements(out, now)
+	m.findings.Disagreements(out, now)
 	openings := map[kiel.Partition]*opening{}
 	for _, o := range m.openings.list() {
 		openings[o.tp] = o

@@ -3,135 +3,80 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
-	"github.com/kielgo/kiel/internal/pause"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/consumer/internal/topics"
 )
 
-// watchEvery is the time between two metadata refreshes, if the configuration does not ask for more. A refresh looks for new
-// partitions, for partitions that the group's set lacks, and for topics that were deleted or created again.
-const watchEvery = time.Minute
-
-// watchRetry is how often the member asks again while Kafka does not answer. So the log and the metrics show when Kafka is back,
-// even if nothing else asks it.
-const watchRetry = 5 * time.Second
-
-// watchTopics asks Kafka for the topics again and again until ctx ends. It adds the partitions that the set lacks, and closes the
-// partitions of topics that were created again. After each question it sends to asked, if there is room.
-func (m *membership) watchTopics(ctx context.Context, asked chan<- struct{}) {
-	every := watchEvery
-	if f := m.group.settings.config.Metadata.RefreshFrequency; f > 0 {
-		every = min(every, f)
+// newCatalog returns the catalog of the member's topics.
+func (m *membership) newCatalog(k *kafka) *topics.Catalog {
+	opts := topics.Options{
+		Names: m.topics.Names, Load: k.describe, Calls: &k.do, Reporter: m.report, Logger: m.log,
+		Missing: func(topic string, n int) { m.metrics.missing.WithLabelValues(labelOf(topic)).Add(float64(n)) },
 	}
-	for m.awaitLook(ctx, every) == nil {
-		if err := m.catalog.look(ctx); err == nil {
-			m.group.log.OK(kindMetadata, "")
-		} else if ctx.Err() == nil {
-			m.group.failed(kindMetadata, "", err)
+	if m.topics.HasPatterns() {
+		opts.Find = func() ([]string, error) {
+			all, err := k.finder.Topics()
+			return slices.DeleteFunc(all, func(topic string) bool { return !m.topics.Finds(topic) }), err
 		}
-		select {
-		case asked <- struct{}{}:
-		default:
-		}
-		m.checkCluster()
-		m.openPartitions.check(m.catalog.id)
-		m.forgetRemoved()
-		m.addLacking(ctx)
+	}
+	return topics.New(opts)
+}
+
+// firstLook asks Kafka for the topics, and for the cluster's id, before the member joins.
+func (m *membership) firstLook(ctx context.Context) error {
+	if err := m.catalog.Look(ctx); err != nil {
+		return err
+	}
+	if len(m.catalog.Partitions()) == 0 {
+		m.log.WarnContext(ctx, "no topic matches the patterns, waiting for one", "topics", m.topics.Entries)
+	}
+	return m.learnCluster(ctx)
+}
+
+// watcher returns the watcher of the member's topics. After each question to Kafka it closes the partitions of topics that were
+// created again, and sends to asked, if there is room.
+func (m *membership) watcher(asked chan<- struct{}) *topics.Watcher {
+	return &topics.Watcher{
+		Catalog: m.catalog, Allocator: m.allocator, Frequency: m.group.settings.config.Metadata.RefreshFrequency,
+		Asked: func() {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			m.checkCluster()
+			m.openPartitions.check(m.catalog.ID)
+		},
+		Forget: m.metrics.forget, Reporter: m.report, Logger: m.log,
 	}
 }
 
-// awaitLook waits for the time of the next look, or until ctx ends. Up to a quarter of the time is left out at random, so that
-// members that have joined together do not look together.
-func (m *membership) awaitLook(ctx context.Context, every time.Duration) error {
-	due := time.Now().Add(pause.Early(every, every/4))
-	for {
-		if err := pause.Sleep(ctx, min(time.Until(due), pause.Early(watchRetry, watchRetry/4))); err != nil {
-			return err
-		}
-		if m.catalog.isUnanswered() || !time.Now().Before(due) {
-			return nil
-		}
-	}
-}
-
-// addLacking adds the partitions that the set lacks, in one write. It adds none of a topic that is missing in Kafka: whoever
-// removes the partitions of such a topic means that.
-func (m *membership) addLacking(ctx context.Context) {
-	lacking := m.allocator.LackingPartitions(m.catalog.present())
-	if len(lacking) == 0 {
-		m.group.log.OK(kindSet, "")
+// zonesFailed reports the error of the ZoneWriter's last look; nil ends it in the log.
+func (m *membership) zonesFailed(err error) {
+	if err == nil {
+		m.group.log.OK(reporting.KindZones, "")
 		return
 	}
-	if err := m.allocator.AddPartitions(ctx, lacking); err != nil {
-		if ctx.Err() == nil {
-			m.group.failed(kindSet, "", err)
-		}
-		return // the next look adds them
-	}
-	m.group.log.OK(kindSet, "")
-	n := 0
-	for _, ids := range lacking {
-		n += len(ids)
-	}
-	m.log.InfoContext(ctx, "partitions added to the set", "topics", slices.Sorted(maps.Keys(lacking)), "partitions", n)
-}
-
-// onMissing reports that Kafka does not have a topic any more, or logs that it is back.
-func (m *membership) onMissing(topic string, missing bool) {
-	if missing {
-		m.metrics.missing.WithLabelValues(labelOf(topic)).Inc()
-		m.group.failed(kindMissing, topic, failure("", "", fmt.Errorf("%w: %s: its partitions wait until it is created again", ErrTopicMissing, topic)))
-		return
-	}
-	m.metrics.missing.WithLabelValues(labelOf(topic)).Dec()
-	m.log.Info("topic is back in Kafka", "topic", topic)
-	m.group.log.OK(kindMissing, topic)
-}
-
-// onGrew logs that a topic has more partitions than before.
-func (m *membership) onGrew(topic string, from, to int) {
-	m.log.Info("topic grew", "topic", topic, "partitions_before", from, "partitions", to)
-}
-
-// forgetMissing removes this member's missing topics from the metrics, when the membership ends.
-func (m *membership) forgetMissing() {
-	for topic := range m.catalog.missingTopics() {
-		m.metrics.missing.WithLabelValues(labelOf(topic)).Dec()
-	}
-}
-
-// missingLately is how long errors may still be caused by a topic that was missing and is back: a fetch fails for 10 s before its
-// partition is closed, and then the last commit is tried for a while.
-const missingLately = 30 * time.Second
-
-// isMissing returns whether err says that Kafka does not have a topic, and the topic is or was missing, which was reported then.
-func (m *membership) isMissing(ctx context.Context, topic string, err error) bool {
-	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-		return false
-	}
-	_ = m.catalog.refresh(ctx, time.Second) // the older metadata are good enough
-	return m.catalog.isMissing(topic) || m.catalog.wasMissing(topic)
+	m.report.Failed(reporting.KindZones, "", err)
 }
 
 // reportCommit reports why an offset was not stored. It does not report that the topic is missing, or does not have the partition
 // any more: the next opening does. It does not block.
 func (m *membership) reportCommit(err error, p kiel.Partition) {
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-		m.failed(kindCommit, err, p)
+		m.report.FailedOf(p, reporting.KindCommit, err)
 		return
 	}
 	m.judging.Start(func() {
-		if !m.isMissing(m.life, p.Topic, err) && slices.Contains(m.catalog.partitions()[p.Topic], p.ID) {
-			m.failed(kindCommit, err, p)
+		if !m.catalog.Explains(m.life, p.Topic, err) && slices.Contains(m.catalog.Partitions()[p.Topic], p.ID) {
+			m.report.FailedOf(p, reporting.KindCommit, err)
 		}
 	})
 }

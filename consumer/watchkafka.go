@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/operr"
 )
@@ -42,13 +43,13 @@ func (g *Group) logReach() (again time.Duration) {
 	since, wait, why := g.reach.Failure()
 	switch {
 	case why == nil:
-		g.log.OK(kindKafka, "")
+		g.log.OK(reporting.KindKafka, "")
 		return 0
 	case wait > 0: // Kafka does not count as out of reach yet
 		return wait
 	}
-	g.log.Failed(kindKafka, "", failure("", "", operr.Because(errAway, why)), "since", since)
-	g.log.Began(kindKafka, since)
+	g.log.Failed(reporting.KindKafka, "", failure("", "", operr.Because(errAway, why)), "since", since)
+	g.log.Began(reporting.KindKafka, since)
 	return errlog.Interval
 }
 

@@ -124,8 +124,11 @@ func (c *consumeCmd) runGroup(
 func (c *consumeCmd) consume(ctx context.Context, rc *runContext, group *consumer.Group, h sarama.ConsumerGroupHandler) error {
 	for logged := false; ; {
 		err := group.Consume(ctx, c.Topic, h)
-		if err == nil && ctx.Err() == nil {
+		if ctx.Err() == nil && err == nil {
 			continue
+		}
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil // told to stop before the call
 		}
 		if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 			return err

@@ -246,6 +246,9 @@ func (s *scenario) join(ctx context.Context, name string) error {
 		var zkErr error
 		parts.Go(func() { zkErr = m.zk.Run(ctx) })
 		err := group.Consume(ctx, []string{demoTopic}, &handler{out: &printer{format: "none"}, done: s.rec.done(name)})
+		if errors.Is(err, context.Canceled) {
+			err = nil // stopped before the call
+		}
 		err = errors.Join(err, group.Close())
 		m.stop()
 		parts.Wait()

@@ -81,9 +81,6 @@ func Rows() []Row {
 		{Title: "A second Consume", Findings: []Place{
 			{"Consume twice at the same time", "*"},
 		}},
-		{Title: "A context that has ended before", Findings: []Place{
-			{"the context of Consume has ended before", "Consume"},
-		}},
 		{Title: "A Setup that fails", Reason: "it is about the time until a member leaves, which is as long as a session timeout; package consumer's own tests have it in virtual time"},
 		{Title: "Where to start", Findings: []Place{
 			{"Offsets.Initial is newest", "*"},

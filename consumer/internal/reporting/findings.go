@@ -1,22 +1,37 @@
-package consumer
+package reporting
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/status"
 )
 
 // findingLasts is how long a finding counts. Two members that overwrite each other's commits are not seen by each audit.
 const findingLasts = 10 * time.Minute
 
-// findings are what audits of stored offsets have found lately.
-type findings struct {
+var (
+	// ErrTwoTrees says that members whose group is in another ZooKeeper tree store offsets of partitions that this member owns.
+	ErrTwoTrees = errors.New("members of another ZooKeeper tree work on partitions of this group")
+
+	// ErrNewerOwner says that a later owner has stored the offset of a partition that this member is trusted to own.
+	ErrNewerOwner = errors.New("a later owner works on a partition that this member owns")
+)
+
+// Findings are what audits of stored offsets have found lately.
+type Findings struct {
+	Reporter *Reporter
+	Logger   *slog.Logger
+	Count    func(discord offsets.Discord, n int) // counts findings
+
 	mu  sync.Mutex
 	all map[offsets.Discord]map[kiel.Partition]foundAt
 }
@@ -29,7 +44,7 @@ type foundAt struct {
 }
 
 // add adds found, and drops what counts no more. It returns the discords that were dropped altogether.
-func (f *findings) add(found []offsets.Finding, now time.Time) (over []offsets.Discord) {
+func (f *Findings) add(found []offsets.Finding, now time.Time) (over []offsets.Discord) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all == nil {
@@ -56,7 +71,7 @@ func (f *findings) add(found []offsets.Finding, now time.Time) (over []offsets.D
 }
 
 // of returns the partitions of a discord, in order.
-func (f *findings) of(discord offsets.Discord, now time.Time) (ps []kiel.Partition) {
+func (f *Findings) of(discord offsets.Discord, now time.Time) (ps []kiel.Partition) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for p, s := range f.all[discord] {
@@ -68,53 +83,10 @@ func (f *findings) of(discord offsets.Discord, now time.Time) (ps []kiel.Partiti
 	return ps
 }
 
-// audited takes what an audit has found. It does not block. If the tree's ID is not known, because its read failed when partitions
-// were opened, it is read for the next audit.
-func (m *membership) audited(found []offsets.Finding) {
-	m.judging.Start(func() {
-		if inc := m.group.zk.Current(); len(m.openings.list()) > 0 {
-			m.learnTree(m.life, inc)
-		}
-		m.report(m.life, m.verified(m.life, found))
-	})
-}
-
-// verified returns found without what says that another tree is used if this member's own ID of the tree has changed: somebody
-// has deleted the group's znode, and it was created again. Later audits find offsets with an ID that this member had before: they
-// are of this tree, and only a newer token is a finding.
-func (m *membership) verified(ctx context.Context, found []offsets.Finding) []offsets.Finding {
-	i := slices.IndexFunc(found, func(f offsets.Finding) bool { return f.Discord == offsets.OtherTree })
-	inc := m.group.zk.Current()
-	if i < 0 || inc == nil {
-		return found
-	}
-	ctx, cancel := context.WithTimeout(ctx, treeTimeout)
-	defer cancel()
-	if id, err := m.tree.read(ctx, inc); err == nil && id != found[i].Place.Tree {
-		return slices.DeleteFunc(found, func(f offsets.Finding) bool { return f.Discord == offsets.OtherTree })
-	}
-	return inOneTree(found, func(id offsets.ID) bool { return m.tree.had(inc, id) })
-}
-
-// inOneTree returns found with the offsets that have an ID of this tree compared by their tokens.
-func inOneTree(found []offsets.Finding, had func(offsets.ID) bool) []offsets.Finding {
-	var out []offsets.Finding
-	for _, f := range found {
-		if f.Discord == offsets.OtherTree && had(f.Stored.Place.Tree) {
-			if f.Stored.Token <= f.Token {
-				continue
-			}
-			f.Discord = offsets.NewerOwner
-		}
-		out = append(out, f)
-	}
-	return out
-}
-
-// report counts, logs and sends what an audit has found.
-func (m *membership) report(ctx context.Context, found []offsets.Finding) {
-	for _, over := range m.findings.add(found, time.Now()) {
-		m.group.log.OK(kindShared, string(over))
+// Report counts, logs and sends what an audit has found.
+func (f *Findings) Report(ctx context.Context, found []offsets.Finding) {
+	for _, over := range f.add(found, time.Now()) {
+		f.Reporter.Log.OK(KindShared, string(over))
 	}
 	for _, discord := range offsets.Discords() {
 		of := slices.DeleteFunc(slices.Clone(found), func(f offsets.Finding) bool { return f.Discord != discord })
@@ -122,14 +94,14 @@ func (m *membership) report(ctx context.Context, found []offsets.Finding) {
 			continue
 		}
 		slices.SortFunc(of, func(a, b offsets.Finding) int { return a.Partition.Compare(b.Partition) })
-		m.metrics.discords.WithLabelValues(string(discord)).Add(float64(len(of)))
+		f.Count(discord, len(of))
 		if err := shared(discord); err != nil {
-			err = failure("", "", fmt.Errorf("%w: %s", err, describeFindings(of)))
-			m.group.log.FailedWarn(kindShared, string(discord), err)
-			m.group.pass(err)
+			err = operr.New("consumer", "", "", fmt.Errorf("%w: %s", err, describe(of)))
+			f.Reporter.Log.FailedWarn(KindShared, string(discord), err)
+			f.Reporter.Send(err)
 			continue
 		}
-		m.warnOverwritten(ctx, of)
+		f.warnOverwritten(ctx, of)
 	}
 }
 
@@ -145,8 +117,8 @@ func shared(discord offsets.Discord) error {
 	}
 }
 
-// describeFindings describes the first of found, and says how many more there are.
-func describeFindings(found []offsets.Finding) string {
+// describe describes the first of found, and says how many more there are.
+func describe(found []offsets.Finding) string {
 	f := found[0]
 	text := fmt.Sprintf("%s: offset %d is stored with token %d in tree %v, this member has committed %d with token %d in tree %v",
 		f.Partition, f.Stored.Offset, f.Stored.Token, f.Stored.Place.Tree, f.Committed, f.Token, f.Place.Tree)
@@ -158,14 +130,14 @@ func describeFindings(found []offsets.Finding) string {
 
 // warnOverwritten logs offsets of another program, or of a mirror, with what becomes of them: a line for each of the first
 // partitions.
-func (m *membership) warnOverwritten(ctx context.Context, found []offsets.Finding) {
-	for i, f := range found {
+func (f *Findings) warnOverwritten(ctx context.Context, found []offsets.Finding) {
+	for i, one := range found {
 		if i == maxNamed {
-			m.log.WarnContext(ctx, "another program stored offsets of more partitions", "partitions", len(found)-i)
+			f.Logger.WarnContext(ctx, "another program stored offsets of more partitions", "partitions", len(found)-i)
 			return
 		}
-		m.log.WarnContext(ctx, "another program stored the offset of a partition that is owned here", "partition", f.Partition.String(),
-			"offset", f.Committed, "stored", f.Stored.Offset, "reason", string(f.Discord), "then", then(f))
+		f.Logger.WarnContext(ctx, "another program stored the offset of a partition that is owned here", "partition", one.Partition.String(),
+			"offset", one.Committed, "stored", one.Stored.Offset, "reason", string(one.Discord), "then", then(one))
 	}
 }
 
@@ -183,8 +155,8 @@ func then(f offsets.Finding) string {
 	}
 }
 
-// disagreements adds to a status that others store offsets of partitions that this member owns.
-func (f *findings) disagreements(out *status.Group, now time.Time) {
+// Disagreements adds to a status that others store offsets of partitions that this member owns.
+func (f *Findings) Disagreements(out *status.Group, now time.Time) {
 	for _, d := range []struct {
 		discord offsets.Discord
 		kind    status.DisagreementKind

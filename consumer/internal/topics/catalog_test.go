@@ -1,4 +1,4 @@
-package consumer
+package topics
 
 import (
 	"context"
@@ -15,18 +15,25 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
+// newCatalog returns a catalog of topics, of which nobody is notified.
+func newCatalog(names []string, load func([]string) (map[string]Info, error), do *kafkaconn.Calls) *Catalog {
+	c := New(Options{Names: names, Load: load, Calls: do})
+	c.notify, c.grew = func(string, bool) {}, func(string, int, int) {}
+	return c
+}
+
 func TestCatalogAsksOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		var do kafkaconn.Calls
-		c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
+		c := newCatalog([]string{"t"}, func([]string) (map[string]Info, error) {
 			asked.Add(1)
 			time.Sleep(time.Second)
-			return map[string]topicInfo{"t": {id: sarama.Uuid{1}, partitions: []int32{0, 1}}}, nil
+			return map[string]Info{"t": {ID: sarama.Uuid{1}, Partitions: []int32{0, 1}}}, nil
 		}, &do)
 		done := make(chan error)
 		for range 20 {
-			go func() { done <- c.refresh(t.Context(), time.Second) }()
+			go func() { done <- c.Refresh(t.Context(), time.Second) }()
 		}
 		for range 20 {
 			if err := <-done; err != nil {
@@ -36,15 +43,15 @@ func TestCatalogAsksOnceForAll(t *testing.T) {
 		if n := asked.Load(); n != 1 {
 			t.Errorf("asked %d times", n)
 		}
-		if c.id("t") != (sarama.Uuid{1}) || !reflect.DeepEqual(c.partitions(), map[string][]int32{"t": {0, 1}}) {
-			t.Errorf("%v %v", c.id("t"), c.partitions())
+		if c.ID("t") != (sarama.Uuid{1}) || !reflect.DeepEqual(c.Partitions(), map[string][]int32{"t": {0, 1}}) {
+			t.Errorf("%v %v", c.ID("t"), c.Partitions())
 		}
-		if err := c.refresh(t.Context(), time.Minute); err != nil || asked.Load() != 1 {
+		if err := c.Refresh(t.Context(), time.Minute); err != nil || asked.Load() != 1 {
 			t.Errorf("a young answer was not enough: %v", err)
 		}
 		time.Sleep(time.Second)
 		for range 20 {
-			go func() { done <- c.refresh(t.Context(), 0) }()
+			go func() { done <- c.Refresh(t.Context(), 0) }()
 		}
 		for range 20 {
 			if err := <-done; err != nil {
@@ -62,7 +69,7 @@ func TestCatalogEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		var do kafkaconn.Calls
-		c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) {
+		c := newCatalog([]string{"t"}, func([]string) (map[string]Info, error) {
 			<-answer
 			return nil, errors.New("too late")
 		}, &do)
@@ -70,7 +77,7 @@ func TestCatalogEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		done := make(chan error, 2)
 		for range 2 {
-			go func() { done <- c.refresh(ctx, 0) }()
+			go func() { done <- c.Refresh(ctx, 0) }()
 		}
 		for range 2 {
 			if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
@@ -83,13 +90,13 @@ func TestCatalogEndsWithItsContext(t *testing.T) {
 }
 
 func TestCatalogKeepsWhatItKnows(t *testing.T) {
-	answers := []map[string]topicInfo{
-		{"a": {id: sarama.Uuid{1}, partitions: []int32{0}}, "b": {id: sarama.Uuid{2}, partitions: []int32{0}}},
-		{"a": {id: sarama.Uuid{1}, partitions: []int32{0, 1}}, "b": {err: sarama.ErrUnknownTopicOrPartition}},
-		{"a": {id: sarama.Uuid{1}, partitions: []int32{0, 1}}},
+	answers := []map[string]Info{
+		{"a": {ID: sarama.Uuid{1}, Partitions: []int32{0}}, "b": {ID: sarama.Uuid{2}, Partitions: []int32{0}}},
+		{"a": {ID: sarama.Uuid{1}, Partitions: []int32{0, 1}}, "b": {Err: sarama.ErrUnknownTopicOrPartition}},
+		{"a": {ID: sarama.Uuid{1}, Partitions: []int32{0, 1}}},
 	}
 	var do kafkaconn.Calls
-	c := newCatalog([]string{"a", "b"}, func([]string) (map[string]topicInfo, error) {
+	c := newCatalog([]string{"a", "b"}, func([]string) (map[string]Info, error) {
 		if len(answers) == 0 {
 			return nil, sarama.ErrOutOfBrokers
 		}
@@ -98,10 +105,10 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 		return a, nil
 	}, &do)
 	for i, want := range []error{nil, nil, sarama.ErrIncompleteResponse, sarama.ErrOutOfBrokers} {
-		if err := c.refresh(t.Context(), 0); !errors.Is(err, want) {
+		if err := c.Refresh(t.Context(), 0); !errors.Is(err, want) {
 			t.Errorf("%d: %v, want %v", i, err, want)
 		}
-		if c.id("b") != (sarama.Uuid{2}) {
+		if c.ID("b") != (sarama.Uuid{2}) {
 			t.Errorf("%d: b was forgotten", i)
 		}
 		present := [...]map[string][]int32{{"a": {0}, "b": {0}}, {"a": {0, 1}}, {"a": {0, 1}}, nil}[i]
@@ -109,7 +116,7 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 			t.Errorf("%d: present %v", i, got)
 		}
 	}
-	if got := c.partitions(); !reflect.DeepEqual(got, map[string][]int32{"a": {0, 1}, "b": {0}}) {
+	if got := c.Partitions(); !reflect.DeepEqual(got, map[string][]int32{"a": {0, 1}, "b": {0}}) {
 		t.Errorf("partitions %v", got)
 	}
 }
@@ -117,18 +124,18 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 // An answer in which a topic has no partitions is incomplete; the topic's older description stays.
 func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
 	var do kafkaconn.Calls
-	answer := topicInfo{id: sarama.Uuid{1}}
-	c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) { return map[string]topicInfo{"t": answer}, nil }, &do)
-	if err := c.refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) {
+	answer := Info{ID: sarama.Uuid{1}}
+	c := newCatalog([]string{"t"}, func([]string) (map[string]Info, error) { return map[string]Info{"t": answer}, nil }, &do)
+	if err := c.Refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) {
 		t.Errorf("%v", err)
 	}
-	answer.partitions = []int32{0}
-	if err := c.refresh(t.Context(), 0); err != nil {
+	answer.Partitions = []int32{0}
+	if err := c.Refresh(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
-	answer.partitions = nil
-	if err := c.refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) || len(c.partitions()["t"]) != 1 {
-		t.Errorf("%v, %v", err, c.partitions())
+	answer.Partitions = nil
+	if err := c.Refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) || len(c.Partitions()["t"]) != 1 {
+		t.Errorf("%v, %v", err, c.Partitions())
 	}
 }
 
@@ -136,15 +143,15 @@ func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
 // is back.
 func TestCatalogTellsOfMissingTopics(t *testing.T) {
 	var do kafkaconn.Calls
-	var answer topicInfo
+	var answer Info
 	var failed error
-	c := newCatalog([]string{"t"}, func([]string) (map[string]topicInfo, error) { return map[string]topicInfo{"t": answer}, failed }, &do)
+	c := newCatalog([]string{"t"}, func([]string) (map[string]Info, error) { return map[string]Info{"t": answer}, failed }, &do)
 	var told []bool
 	c.notify = func(_ string, missing bool) { told = append(told, missing) }
-	there := topicInfo{id: sarama.Uuid{1}, partitions: []int32{0}}
-	gone := topicInfo{err: sarama.ErrUnknownTopicOrPartition}
+	there := Info{ID: sarama.Uuid{1}, Partitions: []int32{0}}
+	gone := Info{Err: sarama.ErrUnknownTopicOrPartition}
 	for i, step := range []struct {
-		answer  topicInfo
+		answer  Info
 		failed  error
 		want    error
 		missing bool
@@ -152,21 +159,21 @@ func TestCatalogTellsOfMissingTopics(t *testing.T) {
 	}{
 		{answer: gone, want: sarama.ErrUnknownTopicOrPartition}, // it was never there
 		{answer: there},
-		{answer: topicInfo{err: sarama.ErrTopicAuthorizationFailed}, want: sarama.ErrTopicAuthorizationFailed},
+		{answer: Info{Err: sarama.ErrTopicAuthorizationFailed}, want: sarama.ErrTopicAuthorizationFailed},
 		{answer: gone, missing: true, told: []bool{true}},
 		{answer: gone, missing: true, told: []bool{true}},
 		{answer: there, failed: sarama.ErrOutOfBrokers, want: sarama.ErrOutOfBrokers, missing: true, told: []bool{true}},
-		{answer: topicInfo{}, want: sarama.ErrIncompleteResponse, missing: true, told: []bool{true}},
+		{answer: Info{}, want: sarama.ErrIncompleteResponse, missing: true, told: []bool{true}},
 		{answer: there, told: []bool{true, false}},
 		{answer: there, told: []bool{true, false}},
 		{answer: gone, missing: true, told: []bool{true, false, true}},
 	} {
 		answer, failed = step.answer, step.failed
-		if err := c.refresh(t.Context(), 0); !errors.Is(err, step.want) {
+		if err := c.Refresh(t.Context(), 0); !errors.Is(err, step.want) {
 			t.Errorf("%d: %v, want %v", i, err, step.want)
 		}
-		if c.isMissing("t") != step.missing || !slices.Equal(told, step.told) {
-			t.Errorf("%d: missing %t, told %v", i, c.isMissing("t"), told)
+		if c.IsMissing("t") != step.missing || !slices.Equal(told, step.told) {
+			t.Errorf("%d: missing %t, told %v", i, c.IsMissing("t"), told)
 		}
 	}
 }

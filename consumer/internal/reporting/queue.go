@@ -1,20 +1,20 @@
-package consumer
+package reporting
 
 import "sync"
 
-// errorQueue is a channel of errors to which put writes without blocking. When the channel is full, put drops the oldest error.
-type errorQueue struct {
+// queue is a channel of errors to which put writes without blocking. When the channel is full, put drops the oldest error.
+type queue struct {
 	mu      sync.Mutex
 	ch      chan error
 	closed  bool
 	dropped func() // called for each dropped error
 }
 
-func newErrorQueue(size int, dropped func()) *errorQueue {
-	return &errorQueue{ch: make(chan error, max(size, 1)), dropped: dropped}
+func newQueue(size int, dropped func()) *queue {
+	return &queue{ch: make(chan error, max(size, 1)), dropped: dropped}
 }
 
-func (q *errorQueue) put(err error) {
+func (q *queue) put(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -34,7 +34,7 @@ func (q *errorQueue) put(err error) {
 	}
 }
 
-func (q *errorQueue) close() {
+func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.closed {

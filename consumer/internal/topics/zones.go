@@ -1,4 +1,4 @@
-package consumer
+package topics
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/zones"
 )
 
@@ -39,38 +40,38 @@ func preferredRacks(topic *sarama.TopicMetadata, racks map[int32]string) map[int
 	return out
 }
 
-// zoneKeeper writes the zones of the group's partitions, according to Kafka's answers to this member. Kafka may answer members
+// ZoneWriter writes the zones of the group's partitions, according to Kafka's answers to this member. Kafka may answer members
 // differently, for a moment or for long. So that they do not overwrite each other for ever, a member writes a partition's zone
 // only at its first answer, when its answer has changed, and when the group has no zone. It never writes because the group has
 // another zone. So the number of writes is bounded by the number of members that start and of changes that they see.
-type zoneKeeper struct {
-	kafka  func() map[kiel.Partition]string                                   // returns the racks that Kafka's answers have
-	group  func() map[kiel.Partition]string                                   // returns the group's zones, as read last
-	update func(ctx context.Context, changes map[kiel.Partition]string) error // writes zones of the group
+type ZoneWriter struct {
+	Kafka  func() map[kiel.Partition]string                                   // returns the racks that Kafka's answers have
+	Group  func() map[kiel.Partition]string                                   // returns the group's zones, as read last
+	Update func(ctx context.Context, changes map[kiel.Partition]string) error // writes zones of the group
 
 	written map[kiel.Partition]string // the zones that this member has written
 }
 
 // look uses cached metadata; its only request is a write.
-func (k *zoneKeeper) look(ctx context.Context) error {
-	racks, refused := checkRacks(k.kafka())
-	has := k.group()
+func (w *ZoneWriter) look(ctx context.Context) error {
+	racks, refused := checkRacks(w.Kafka())
+	has := w.Group()
 	changes := map[kiel.Partition]string{}
 	for p, zone := range racks {
-		if k.written[p] != zone || has[p] == "" {
+		if w.written[p] != zone || has[p] == "" {
 			changes[p] = zone
 		}
 	}
 	if len(changes) == 0 {
 		return refused
 	}
-	if err := k.update(ctx, changes); err != nil {
-		return errors.Join(refused, failure("", "", err)) // written stays, so the next look writes again
+	if err := w.Update(ctx, changes); err != nil {
+		return errors.Join(refused, operr.New("consumer", "", "", err)) // written stays, so the next look writes again
 	}
-	if k.written == nil {
-		k.written = map[kiel.Partition]string{}
+	if w.written == nil {
+		w.written = map[kiel.Partition]string{}
 	}
-	maps.Copy(k.written, changes)
+	maps.Copy(w.written, changes)
 	return refused
 }
 
@@ -85,7 +86,7 @@ func checkRacks(racks map[kiel.Partition]string) (map[kiel.Partition]string, err
 	var errs []error
 	for _, rack := range slices.Sorted(maps.Keys(faults)) {
 		if err := faults[rack]; err != nil {
-			errs = append(errs, failure("rack of Kafka's brokers", "", err))
+			errs = append(errs, operr.New("consumer", "rack of Kafka's brokers", "", err))
 		}
 	}
 	if len(errs) > 0 {
@@ -94,12 +95,12 @@ func checkRacks(racks map[kiel.Partition]string) (map[kiel.Partition]string, err
 	return racks, errors.Join(errs...)
 }
 
-// run calls look at once and whenever Kafka was asked, until ctx ends. It reports each change of look's error; nil says that the
+// Run calls look at once and whenever Kafka was asked, until ctx ends. It reports each change of look's error; nil says that the
 // error has ended.
-func (k *zoneKeeper) run(ctx context.Context, asked <-chan struct{}, report func(error)) {
+func (w *ZoneWriter) Run(ctx context.Context, asked <-chan struct{}, report func(error)) {
 	last := ""
 	for {
-		err := k.look(ctx)
+		err := w.look(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -117,13 +118,4 @@ func (k *zoneKeeper) run(ctx context.Context, asked <-chan struct{}, report func
 			return
 		}
 	}
-}
-
-// zonesFailed reports the error of the zoneKeeper's last look; nil ends it in the log.
-func (m *membership) zonesFailed(err error) {
-	if err == nil {
-		m.group.log.OK(kindZones, "")
-		return
-	}
-	m.group.failed(kindZones, "", err)
 }

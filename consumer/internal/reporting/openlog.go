@@ -1,4 +1,4 @@
-package consumer
+package reporting
 
 import (
 	"cmp"
@@ -19,24 +19,30 @@ const (
 	maxLines = 16
 	// maxNamed is how many partitions one line names.
 	maxNamed = 5
-	// startsWithin is how long starts by policy, or at copied offsets, are gathered for one line.
-	startsWithin = time.Second
+	// StartsWithin is how long starts by policy, or at copied offsets, are gathered for one line.
+	StartsWithin = time.Second
 )
 
-// origin says where a partition's start position comes from.
-type origin string
+// Claim is what an OpenLog needs to know of the claim under which a partition is opened.
+type Claim interface {
+	Token() int64
+	Version() uint64
+}
+
+// Origin says where a partition's start position comes from.
+type Origin string
 
 // The origins.
 const (
-	fromCommitted origin = "committed"
-	fromPolicy    origin = "policy" // no offset was committed, or only one of another topic of the same name
-	fromReset     origin = "reset"  // Kafka does not have the committed offset
-	fromSetup     origin = "setup"  // the user's Setup has marked or reset the position
-	fromCopied    origin = "copied" // the committed offset was copied from another Kafka cluster
+	FromCommitted Origin = "committed"
+	FromPolicy    Origin = "policy" // no offset was committed, or only one of another topic of the same name
+	FromReset     Origin = "reset"  // Kafka does not have the committed offset
+	FromSetup     Origin = "setup"  // the user's Setup has marked or reset the position
+	FromCopied    Origin = "copied" // the committed offset was copied from another Kafka cluster
 )
 
-// openLog logs which partitions were opened and where they start.
-type openLog struct {
+// OpenLog logs which partitions were opened and where they start.
+type OpenLog struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
@@ -50,7 +56,7 @@ type openLog struct {
 // policyStart is the reason for which partitions start by policy, and the policy. Its zero value is a start at copied offsets.
 type policyStart struct {
 	reason string
-	policy From
+	policy string
 }
 
 // someStarts are partitions that start alike: the first maxNamed, and the number of all.
@@ -59,13 +65,14 @@ type someStarts struct {
 	count int
 }
 
-func newOpenLog(log *slog.Logger) *openLog {
-	return &openLog{log: log, tokens: map[kiel.Partition]int64{}, starts: map[policyStart]*someStarts{}}
+// NewOpenLog returns an OpenLog that logs to log.
+func NewOpenLog(log *slog.Logger) *OpenLog {
+	return &OpenLog{log: log, tokens: map[kiel.Partition]int64{}, starts: map[policyStart]*someStarts{}}
 }
 
-// opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting
+// Opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting
 // returns maxLines at most. waiting returns how many partitions of the plan are to be opened, and is called once for each plan.
-func (l *openLog) opened(p kiel.Partition, claim ownedClaim, waiting func() int, args ...any) {
+func (l *OpenLog) Opened(p kiel.Partition, claim Claim, waiting func() int, args ...any) {
 	log := l.log.Debug
 	if l.isLoud(p, claim, waiting) {
 		log = l.log.Info
@@ -74,7 +81,7 @@ func (l *openLog) opened(p kiel.Partition, claim ownedClaim, waiting func() int,
 }
 
 // isLoud returns whether the opening of a partition is to be logged at Info.
-func (l *openLog) isLoud(p kiel.Partition, claim ownedClaim, waiting func() int) bool {
+func (l *OpenLog) isLoud(p kiel.Partition, claim Claim, waiting func() int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if token, ok := l.tokens[p]; ok && token == claim.Token() {
@@ -87,24 +94,24 @@ func (l *openLog) isLoud(p kiel.Partition, claim ownedClaim, waiting func() int)
 	return l.loud
 }
 
-// forget drops the token of a partition whose claim has ended.
-func (l *openLog) forget(p kiel.Partition) {
+// Forget drops the token of a partition whose claim has ended.
+func (l *OpenLog) Forget(p kiel.Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.tokens, p)
 }
 
-// startsByPolicy logs that a partition starts at an offset that a policy has chosen. Starts within startsWithin share a line.
-func (l *openLog) startsByPolicy(p kiel.Partition, offset int64, reason string, policy From) {
+// StartsByPolicy logs that a partition starts at an offset that a policy has chosen. Starts within StartsWithin share a line.
+func (l *OpenLog) StartsByPolicy(p kiel.Partition, offset int64, reason, policy string) {
 	l.gather(policyStart{reason, policy}, p, offset)
 }
 
-// startsByCopy logs that a partition starts at an offset that was copied from another cluster. Starts within startsWithin share a
+// StartsByCopy logs that a partition starts at an offset that was copied from another cluster. Starts within StartsWithin share a
 // line.
-func (l *openLog) startsByCopy(p kiel.Partition, offset int64) { l.gather(policyStart{}, p, offset) }
+func (l *OpenLog) StartsByCopy(p kiel.Partition, offset int64) { l.gather(policyStart{}, p, offset) }
 
 // gather adds a start to those that are to be logged.
-func (l *openLog) gather(key policyStart, p kiel.Partition, offset int64) {
+func (l *OpenLog) gather(key policyStart, p kiel.Partition, offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.starts[key]
@@ -116,12 +123,12 @@ func (l *openLog) gather(key policyStart, p kiel.Partition, offset int64) {
 		s.first = append(s.first, fmt.Sprintf("%s at %d", p, offset))
 	}
 	if l.timer == nil {
-		l.timer = time.AfterFunc(startsWithin, l.flush)
+		l.timer = time.AfterFunc(StartsWithin, l.Flush)
 	}
 }
 
-// flush logs the gathered starts.
-func (l *openLog) flush() {
+// Flush logs the gathered starts.
+func (l *OpenLog) Flush() {
 	l.mu.Lock()
 	starts := l.starts
 	l.starts = map[policyStart]*someStarts{}
@@ -143,6 +150,6 @@ func (l *openLog) flush() {
 			continue
 		}
 		l.log.Warn("partitions start where a policy says, not at a committed offset",
-			"reason", key.reason, "policy", key.policy.String(), "partitions", s.count, "first", names)
+			"reason", key.reason, "policy", key.policy, "partitions", s.count, "first", names)
 	}
 }

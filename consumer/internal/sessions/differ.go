@@ -1,0 +1,66 @@
+package sessions
+
+// Here eager and incremental sessions differ: in what Setup is told, what is opened, what ends the session, and when a partition that
+// moves is committed and released. Besides, only an eager call waits for its claims (ready).
+
+// takes returns whether Setup is told of a partition: in an eager session of what is held, which is in use from then on; in an
+// incremental one also of what is planned.
+func (s *State) takes(q *Part) bool {
+	if !s.Kind.Eager {
+		return q.Claim == Held || q.Mine
+	}
+	if q.Claim != Held || !q.Mine {
+		return false
+	}
+	q.Use = Listed
+	return true
+}
+
+// opens returns whether a partition that is held is opened now.
+func (s *State) opens(q *Part) bool { return q.Use == Listed || q.Use == Idle && !s.Kind.Eager }
+
+// changed ends an eager session that has the partition: it was revoked or lost.
+func (s *step) changed(q *Part, cause Cause) {
+	if s.Kind.Eager && s.InSession() && q.Use != Idle {
+		s.end(cause)
+	}
+}
+
+// gained returns whether an eager session goes on without a claim that the member holds and keeps.
+func (s *State) gained() bool {
+	if !s.Kind.Eager || !s.InSession() {
+		return false
+	}
+	for p := range s.Parts {
+		if q := &s.Parts[p]; q.Claim == Held && q.Mine && q.Use == Idle {
+			return true
+		}
+	}
+	return false
+}
+
+// overdue returns whether a partition is this member's by the plan whose ConsumeClaim has not returned in its time. It stays without
+// an owner until that has returned.
+func (s *State) overdue() bool {
+	if s.Kind.Eager || !s.Planned {
+		return false
+	}
+	for p := range s.Parts {
+		if q := &s.Parts[p]; q.Mine && q.Use == Stuck {
+			return true
+		}
+	}
+	return false
+}
+
+// early returns whether a partition that moves is committed and released before Cleanup has returned.
+func (s *State) early() bool {
+	switch {
+	case s.Setting:
+		return false
+	case s.Kind.Eager, s.Kind.Hold && s.Leaving:
+		return s.Half
+	default:
+		return true
+	}
+}

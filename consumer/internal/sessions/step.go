@@ -1,0 +1,373 @@
+package sessions
+
+// Step takes an input, and returns what to do, in this order.
+func (s *State) Step(in Input) []Action {
+	st := step{State: s}
+	st.apply(in)
+	for st.again = true; st.again; {
+		st.again = false
+		for p := range s.Parts {
+			st.advancePart(p)
+		}
+		st.advance()
+	}
+	if s.Gained && !s.gained() {
+		s.Gained = false
+	}
+	return st.do
+}
+
+// Waits returns whether the timer whose end is w runs now. A timer begins when Waits begins to be true; those of PauseOver and Aged
+// begin with each CallSetup.
+func (s *State) Waits(w What) bool {
+	switch w {
+	case WaitOver:
+		return s.Phase == Waiting && s.Planned && s.Kind.Eager && !s.Waited
+	case PauseOver:
+		return s.Paused
+	case Aged:
+		return s.Young
+	case GainOver:
+		return !s.Gained && s.gained()
+	case HalfOver:
+		return !s.Half && (s.Phase == Ending || s.Phase == Cleaning)
+	case AllOver:
+		return s.Phase == Ending || s.Phase == Cleaning
+	case IdleOver:
+		return s.Phase == Between && !s.Leaving
+	case BackOver:
+		return s.Kind.Run && s.Phase == Running && s.overdue()
+	default:
+		return false
+	}
+}
+
+// InSession returns whether a session goes on.
+func (s *Head) InSession() bool { return s.Phase == InSetup || s.Phase == Running }
+
+// step is one call of Step.
+type step struct {
+	*State
+
+	do    []Action
+	again bool // something was done: more may be due
+}
+
+func (s *step) act(a Action) {
+	s.do = append(s.do, a)
+	s.again = true
+}
+
+// grow makes room for a partition.
+func (s *step) grow(p int) {
+	for p >= len(s.Parts) {
+		s.Parts = append(s.Parts, Part{})
+	}
+}
+
+// apply takes note of an input.
+func (s *step) apply(in Input) {
+	s.grow(in.P)
+	q := &s.Parts[in.P]
+	switch in.What {
+	case Plan:
+		s.plan(in.Mine)
+	case Distrust:
+		s.Planned, s.Waited = false, false
+	case Blocked:
+		q.Blocked = q.Mine && q.Claim == Free
+	case Claimed:
+		q.Claim, q.Blocked = Held, false
+	case WasRevoked:
+		if q.Claim == Held {
+			q.Claim = Revoked
+			s.changed(q, Rebalance)
+		}
+	case Lost:
+		s.lose(q)
+	case Overtime:
+		if q.Use == Runs {
+			q.Use = Stuck
+			s.lose(q)
+		}
+	case Ended:
+		s.ended()
+	default:
+		s.applyCall(in, q)
+	}
+}
+
+// applyCall takes note of what the program has done, and of the end of a timer.
+func (s *step) applyCall(in Input, q *Part) {
+	switch in.What {
+	case Consume:
+		s.Kind, s.Phase, s.Waited = in.Kind, Waiting, false
+	case Stop, IdleOver:
+		s.leave(None)
+	case BackOver:
+		s.leave(TimedOut)
+	case SetupReturned, SetupFailed:
+		s.setupReturned(in.What)
+	case CleanupReturned:
+		if s.Phase == Cleaning {
+			s.Phase = Closing
+		}
+	case ReadingEnded:
+		s.Exiting = s.Exiting || s.InSession() && q.Use == Runs
+	case Returned:
+		s.returned(q)
+	case Committed:
+		if q.Use == Commits {
+			q.Use = Idle
+		}
+	case WaitOver:
+		s.Waited = s.Waited || s.Waits(WaitOver)
+	case PauseOver:
+		s.Paused = false
+	case Aged:
+		s.Young = false
+	case GainOver:
+		s.Gained = s.gained()
+	case HalfOver:
+		s.Half = s.Half || s.Waits(HalfOver)
+	case AllOver:
+		if s.Waits(AllOver) {
+			s.over()
+		}
+	}
+}
+
+// plan takes note of a plan.
+func (s *step) plan(mine []int) {
+	s.Planned = true
+	was := make([]bool, len(s.Parts))
+	for p := range s.Parts {
+		was[p], s.Parts[p].Mine = s.Parts[p].Blocked, false
+		s.Parts[p].Blocked = false
+	}
+	for _, p := range mine {
+		s.grow(p)
+		s.Parts[p].Mine = true
+		s.Parts[p].Blocked = p < len(was) && was[p]
+	}
+	for p := range s.Parts {
+		if q := &s.Parts[p]; !q.Mine {
+			s.changed(q, Rebalance)
+		}
+	}
+}
+
+func (s *step) setupReturned(how What) {
+	switch {
+	case s.Phase == Ending:
+		s.Setting = false
+	case s.Phase != InSetup: // it was abandoned
+	case how == SetupFailed:
+		s.end(Failed)
+		s.Setting = false
+	default:
+		s.Phase = Running
+	}
+}
+
+func (s *step) returned(q *Part) {
+	switch {
+	case q.Use == Stuck, q.Use == Runs && q.Claim == Gone:
+		q.Use = Idle
+	case q.Use == Runs:
+		q.Use = Done
+		s.Exiting = s.Exiting || s.Phase == Running && q.Claim == Held
+	}
+}
+
+// over gives up what has not returned in time. The rest is committed and released without Cleanup, and the member leaves.
+func (s *step) over() {
+	for p := range s.Parts {
+		q := &s.Parts[p]
+		switch {
+		case q.Use == Runs:
+			q.Use = Stuck
+			s.lose(q)
+		case q.Use == Done && s.Setting:
+			q.Use = Idle // the marks of a Setup that has not returned have no effect
+		}
+	}
+	s.Over, s.Setting, s.Phase = true, false, Closing
+	s.leave(TimedOut)
+}
+
+// ended takes note that ownership has ended.
+func (s *step) ended() {
+	s.Alone = true
+	for p := range s.Parts {
+		q := &s.Parts[p]
+		if q.Use == Runs {
+			q.Use = Stuck
+		}
+		s.lose(q)
+	}
+	s.leave(None)
+}
+
+// lose takes note that a claim is gone. Nothing of it is committed any more.
+func (s *step) lose(q *Part) {
+	if q.Claim == Free {
+		return
+	}
+	q.Claim = Gone
+	s.changed(q, LostClaim)
+	if q.Use == Listed || q.Use == Done || q.Use == Commits {
+		q.Use = Idle
+	}
+}
+
+// leave makes the member leave. A session ends before that.
+func (s *step) leave(cause Cause) {
+	if s.Leaving {
+		return
+	}
+	s.Leaving = true
+	if s.InSession() {
+		s.end(Asked)
+	}
+	s.act(Action{Do: Leave, Cause: cause})
+}
+
+// end ends the session.
+func (s *step) end(cause Cause) {
+	s.Setting = s.Phase == InSetup
+	s.Phase, s.Cause, s.Half, s.Exiting = Ending, cause, false, false
+	for p := range s.Parts {
+		if q := &s.Parts[p]; q.Use == Listed {
+			q.Use = Done // Setup may have marked it
+		}
+	}
+	s.act(Action{Do: EndSession, Cause: cause})
+}
+
+// advancePart begins what is due for one partition.
+func (s *step) advancePart(p int) {
+	q := &s.Parts[p]
+	switch {
+	case q.Use == Idle && (q.Claim == Revoked || q.Claim == Gone):
+		q.Claim = Free
+		s.act(Action{Do: Release, P: p})
+	case q.Claim == Held && s.Phase == Running && s.opens(q):
+		q.Use = Runs
+		s.act(Action{Do: Open, P: p})
+	case q.Use == Done && (s.Phase == Closing || q.Claim == Revoked && s.early()):
+		q.Use = Commits
+		s.act(Action{Do: Commit, P: p})
+	}
+}
+
+// advance begins what is due for all.
+func (s *step) advance() {
+	switch {
+	case s.InSession():
+		if cause := s.mustEnd(); cause != None {
+			s.end(cause)
+		}
+	case s.Phase == Waiting && !s.Leaving:
+		if s.ready() {
+			s.begin()
+		}
+	case s.Phase == Ending:
+		s.awaitReturns()
+	case s.Phase == Cleaning, s.Phase == Out, s.Phase == Closing && s.any(Done, Commits):
+	case s.Leaving:
+		if !s.holds() {
+			s.out()
+		}
+	case s.Phase == Closing:
+		s.Phase = Between
+		s.act(Action{Do: Return, Cause: s.Cause})
+	}
+}
+
+// out ends it all. The call returns.
+func (s *step) out() {
+	cause := s.Cause
+	if s.Phase == Waiting {
+		cause = Asked // the cause is of the session before
+	}
+	if s.Phase != Between {
+		s.act(Action{Do: Return, Cause: cause})
+	}
+	s.Phase = Out
+}
+
+// awaitReturns calls Cleanup when all has returned. A ConsumeClaim that is stuck when ownership has ended is not waited for.
+func (s *step) awaitReturns() {
+	switch {
+	case s.Setting, s.any(Runs):
+	case !s.any(Stuck):
+		s.Phase = Cleaning
+		s.act(Action{Do: CallCleanup})
+	case s.Alone:
+		s.Phase, s.again = Closing, true
+	}
+}
+
+// mustEnd returns why the session has to end now, or None. The end of an eager session by a loss is in changed.
+func (s *step) mustEnd() Cause {
+	switch {
+	case s.Exiting && !s.Paused:
+		return Exited
+	case !s.Kind.Run && s.overdue():
+		return TimedOut
+	case !s.Young && s.gained() && (s.Gained || s.hasAll()):
+		return Rebalance
+	}
+	return None
+}
+
+// ready returns whether Setup is called now. The pause is for programs that fail at once.
+func (s *step) ready() bool {
+	failed := s.Cause == Exited || s.Cause == Failed
+	return s.Planned && !(s.Paused && failed) && (!s.Kind.Eager || s.Waited || s.hasAll())
+}
+
+// begin calls Setup.
+func (s *step) begin() {
+	var claims []int
+	for p := range s.Parts {
+		if s.takes(&s.Parts[p]) {
+			claims = append(claims, p)
+		}
+	}
+	s.Phase, s.Cause, s.Paused, s.Young = InSetup, None, true, s.Kind.Eager
+	s.Waited, s.Gained, s.Half, s.Exiting = false, false, false, false
+	s.act(Action{Do: CallSetup, Claims: claims})
+}
+
+// hasAll returns whether all is held that the plan gives to this member, but for what is blocked.
+func (s *State) hasAll() bool {
+	for p := range s.Parts {
+		if q := &s.Parts[p]; q.Mine && !q.Blocked && q.Claim != Held {
+			return false
+		}
+	}
+	return true
+}
+
+// holds returns whether a claim is to be released.
+func (s *State) holds() bool {
+	for p := range s.Parts {
+		if c := s.Parts[p].Claim; c == Held || c == Revoked {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) any(of ...Use) bool {
+	for p := range s.Parts {
+		for _, u := range of {
+			if s.Parts[p].Use == u {
+				return true
+			}
+		}
+	}
+	return false
+}
