@@ -1,10 +1,13 @@
 package consumer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
 // closeGrace is how long Close waits for the program's code before a warning names what runs: Close may have been called from it.
@@ -55,4 +58,31 @@ func (m *membership) runs() string {
 		calls = append(calls[:namedCalls], fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(calls, ", ")
+}
+
+// setAbandoned notes that m has left. If the program's code still runs that it has called, the next call waits for that.
+func (g *Group) setAbandoned(m *membership) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.abandoned = m
+}
+
+// awaitAbandoned waits until the program's code has returned that an earlier membership has called and abandoned, or ctx ends: a
+// second ConsumeClaim of a partition, or Setup beside a ConsumeClaim, would share the handler's state with the first.
+func (g *Group) awaitAbandoned(ctx context.Context) {
+	g.mu.Lock()
+	m := g.abandoned
+	g.mu.Unlock()
+	if m == nil {
+		return
+	}
+	timer := time.AfterFunc(closeGrace, func() {
+		if calls := m.runs(); calls != "" {
+			g.settings.log.WarnContext(ctx, "Consume waits for the program's code of the last membership", "callback", calls, "after", closeGrace)
+		}
+	})
+	defer timer.Stop()
+	if kafkaconn.Await(ctx, m.owns.Ended()) && kafkaconn.Await(ctx, m.users.End()) {
+		g.setAbandoned(nil)
+	}
 }

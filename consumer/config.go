@@ -35,6 +35,23 @@ func copyConfig(user *sarama.Config) (*sarama.Config, error) {
 	return &c, nil
 }
 
+// isEager returns whether a group of sarama with this configuration ends its sessions at each rebalance: unless all its strategies
+// support the cooperative protocol, and only that is common to all. Rebalance.Strategy, which is deprecated, counts before
+// GroupStrategies. Validate has refused strategies without a common protocol.
+func isEager(c *sarama.Config) bool {
+	strategies := c.Consumer.Group.Rebalance.GroupStrategies
+	if s := c.Consumer.Group.Rebalance.Strategy; s != nil {
+		strategies = []sarama.BalanceStrategy{s}
+	}
+	for _, s := range strategies {
+		p, ok := s.(sarama.RebalanceProtocolBalanceStrategy)
+		if !ok || !slices.Contains(p.SupportedProtocols(), sarama.RebalanceProtocolCooperative) {
+			return true
+		}
+	}
+	return len(strategies) == 0
+}
+
 // warnConfig logs one warning that names the fields of the configuration that are set and are not honoured.
 func warnConfig(log *slog.Logger, config *sarama.Config, from From) {
 	if fields := unhonoured(config, from); len(fields) > 0 {

@@ -7,43 +7,40 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 	"github.com/kielgo/kiel/internal/pause"
 )
 
-// consumeSession is one call of Consume or Run on a membership. Partitions are opened under it, from the end of Setup until it
-// ends. It ends with the membership, or alone: then its partitions are closed and their claims are kept.
+// consumeSession is one call of Consume or Run on a membership, with its one session. The driver says when Setup is called, under
+// which claims, and when the session ends.
 type consumeSession struct {
-	user     sessionUser
-	caller   context.Context //nolint:containedctx // the context that the user gave; it ends before ctx
-	ctx      context.Context //nolint:containedctx // the context that the user sees; ends with the reason when the session begins to end
-	stop     context.CancelCauseFunc
-	closing  context.Context //nolint:containedctx // ends with the reason when the partitions are to be closed and their claims are kept
-	end      context.CancelCauseFunc
-	openings kafkaconn.Calls // the loops that open partitions under the session
-	holding  kafkaconn.Calls // the same loops, until they have released the partitions that they hold
-	detached chan struct{}   // closed when the call does not use the membership any more
+	kind    sessions.Kind
+	user    sessionUser
+	caller  context.Context //nolint:containedctx // the context that the user gave; it ends before ctx
+	ctx     context.Context //nolint:containedctx // the context that the user sees; ends with the reason when the session begins to end
+	end     context.CancelCauseFunc
+	closing context.Context //nolint:containedctx // ends when all partitions are to be closed
+	closes  context.CancelCauseFunc
 
-	nextAt      time.Time     // when the next session may begin; set before partitions are opened
-	heldLeaving bool          // partitions are held until Cleanup has returned, also when the member leaves
-	cleaned     chan struct{} // closed when Cleanup has returned, or is not called
-	cleanOnce   sync.Once
+	returned chan struct{} // closed when the call may return
+	cause    sessions.Cause
+	stuck    error // names what has not returned in its time; written before returned is closed
 
-	mu       sync.Mutex
-	exited   bool                // a handler that returned by itself ends the session, or has ended it
-	exiting  *time.Timer         // ends the session when it is old enough; nil when no handler waits for that
-	failure  error               // the error of that handler, if the call returns it; else nil
-	expected []kiel.Partition    // the partitions about to be opened; nil when Setup has returned without error
-	seeking  bool                // Setup runs
-	plan     *allocator.Snapshot // the plan that has the expected partitions
-	seeks    map[kiel.Partition][]seek
-	left     []kiel.Partition // the partitions that were closed because the session ends
+	mu      sync.Mutex
+	exited  bool                // a handler that returned by itself ends the session, or has ended it
+	failure error               // the error of that handler, if the call returns it; else nil
+	setup   error               // the error of Setup
+	cleanup error               // the error of Cleanup
+	claims  []kiel.Partition    // of an eager session; of an incremental one the partitions about to be opened, nil when Setup has returned without error
+	seeking bool                // Setup runs
+	plan    *allocator.Snapshot // the plan when Setup was called
+	seeks   map[kiel.Partition][]seek
+	left    []kiel.Partition // the partitions that were closed because the session ends; of an incremental session
 
 	over atomic.Bool // Cleanup has returned: late calls of handlers have no effect
 	open sync.Map    // from kiel.Partition to its *Partition; lock-free, because handlers may read it for each message
@@ -68,10 +65,10 @@ var errSessionOver = errors.New("the Consume call ends")
 
 // newConsumeSession returns the session of a call. caller is the context that the user gave; ctx is derived from it and ends the
 // session.
-func newConsumeSession(ctx, caller context.Context) *consumeSession {
-	s := &consumeSession{caller: caller, detached: make(chan struct{}), cleaned: make(chan struct{})}
-	s.ctx, s.stop = context.WithCancelCause(ctx)
-	s.closing, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
+func newConsumeSession(ctx, caller context.Context, kind sessions.Kind) *consumeSession {
+	s := &consumeSession{kind: kind, caller: caller, returned: make(chan struct{})}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	s.closing, s.closes = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s
 }
 
@@ -86,21 +83,34 @@ func (s *consumeSession) within(ctx context.Context) (_ context.Context, stop fu
 	}
 }
 
-// expect stores the partitions that are about to be opened, and their plan, before Setup is called.
+// expect stores what Setup is told of, and the plan, before Setup is called.
 func (s *consumeSession) expect(ps []kiel.Partition, plan *allocator.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expected, s.plan, s.seeking = ps, plan, true
+	s.claims, s.plan, s.seeking = ps, plan, true
 }
 
-// setupEnded ends the time in which marks are seeks: Setup has returned. If err is nil, partitions are opened from now on.
+// setupEnded ends the time in which marks are seeks: Setup has returned.
 func (s *consumeSession) setupEnded(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seeking = false
-	if err == nil {
-		s.expected = nil
+	s.seeking, s.setup = false, err
+	if err == nil && !s.kind.Eager {
+		s.claims = nil
 	}
+}
+
+// inSetup returns whether Setup runs.
+func (s *consumeSession) inSetup() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seeking
+}
+
+func (s *consumeSession) cleanupEnded(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cleanup = err
 }
 
 // opened adds a partition to the open ones.
@@ -125,13 +135,13 @@ func (s *consumeSession) find(topic string, partition int32) *Partition {
 	return open
 }
 
-// partitions returns the open partitions. Before Setup has returned it returns those that are about to be opened, and after the
-// end of the session those that were open at the end.
+// partitions returns what Setup was told of, in an eager session all the time. In an incremental one it returns the open partitions
+// when Setup has returned, and after the end of the session those that were open at the end.
 func (s *consumeSession) partitions() map[string][]int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.expected != nil {
-		return byTopic(s.expected)
+	if s.kind.Eager || s.claims != nil {
+		return byTopic(s.claims)
 	}
 	return byTopic(slices.AppendSeq(slices.Clone(s.left), maps.Keys(s.opens())))
 }
@@ -156,9 +166,8 @@ func (s *consumeSession) isEnd(err error) bool {
 	return err == nil || pause.OnlyEnd(s.caller, err) || pause.OnlyEnd(s.ctx, err)
 }
 
-// exit ends the session alone because a handler has returned by itself, and the call with failure. The session ends when the next
-// one may begin, at the earliest: if one handler fails at once, the others go on until then. exit returns false, and does
-// nothing, if the session is ending.
+// exit notes that a handler has returned by itself, so that the session ends and the call returns failure. It returns false, and does
+// nothing, if another has before, or the session is ending.
 func (s *consumeSession) exit(failure error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,45 +175,41 @@ func (s *consumeSession) exit(failure error) bool {
 		return false
 	}
 	s.exited, s.failure = true, failure
-	end := func() { s.close(sarama.ErrSessionConsumeClaimExited) }
-	if early := time.Until(s.nextAt); early > 0 {
-		s.exiting = time.AfterFunc(early, end)
-	} else {
-		end()
-	}
 	return true
 }
 
-// stopExiting stops the timer of exit: the session has ended for another reason.
-func (s *consumeSession) stopExiting() {
+// endsAlone returns whether the session ends while the member stays: a handler has ended it, or its partitions are being closed.
+func (s *consumeSession) endsAlone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.exiting != nil {
-		s.exiting.Stop()
+	return s.exited || s.closing.Err() != nil
+}
+
+// close ends the context of the session with a cause, and then, if all is set, all Messages.
+func (s *consumeSession) close(cause error, all bool) {
+	s.end(cause)
+	if all {
+		s.closes(errSessionOver)
 	}
 }
 
-// close ends the session alone: the user's context ends with cause, and the partitions are closed.
-func (s *consumeSession) close(cause error) {
-	s.stop(cause)
-	s.end(errSessionOver)
+// finish lets the call return: from now on calls of its handlers have no effect.
+func (s *consumeSession) finish(cause sessions.Cause) {
+	s.cause = cause
+	s.over.Store(true)
+	s.close(nil, true)
+	close(s.returned)
 }
 
-// failed returns the error with which exit has ended the session, or nil.
-func (s *consumeSession) failed() error {
+// result returns the errors of the session, without that of the membership.
+func (s *consumeSession) result() (setup, failed, cleanup error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failure
+	if failed = s.failure; s.cause == sessions.TimedOut {
+		failed = sarama.ErrRebalanceTimedOut
+	}
+	return s.setup, failed, s.cleanup
 }
 
 // isOver returns whether Cleanup has returned, or the session has finished.
 func (s *consumeSession) isOver() bool { return s.over.Load() }
-
-// finish ends the session for good: later calls of its handlers have no effect.
-func (s *consumeSession) finish() {
-	s.stopExiting()
-	s.setCleaned()
-	s.stop(nil)
-	s.end(nil)
-	close(s.detached)
-}

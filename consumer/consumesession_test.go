@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -29,10 +29,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 		synctest.Wait()
 
 		first := r.session
-		if err := r.closePartitions(t.Context(), first.session); err != nil {
-			t.Errorf("closePartitions: %v", err)
-		}
-		r.detach(first.session)
+		r.endSession()
 		if first.Context().Err() == nil {
 			t.Error("the context of the session has not ended")
 		}
@@ -69,8 +66,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 func TestClaimsBetweenSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newMarkRig(t, nil)
-		_ = r.closePartitions(t.Context(), r.session.session)
-		r.detach(r.session.session)
+		r.endSession()
 		h, gone := newHolder(t, tp("t", 0)), newHolder(t, tp("t", 1))
 		done := make(chan error, 2)
 		go func() { done <- r.own(gone.work, gone) }()
@@ -106,10 +102,9 @@ func TestSessionEndsWhileOpening(t *testing.T) {
 		done := r.owned(h)
 		synctest.Wait()
 		began := time.Now()
-		if err := r.closePartitions(t.Context(), r.session.session); err != nil || time.Since(began) > 0 {
-			t.Errorf("closePartitions: %v after %v", err, time.Since(began))
+		if r.endSession(); time.Since(began) > 0 {
+			t.Errorf("the session has ended after %v", time.Since(began))
 		}
-		r.detach(r.session.session)
 		close(hold)
 		r.begin(t.Context())
 		(<-r.fetch.streams).send(0)
@@ -126,14 +121,13 @@ func TestStuckWhenTheSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, hung := newHolder(t, tp("t", 0)), make(chan struct{})
 		r := newRig(t, func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error { <-hung; return nil }, nil)
-		context.AfterFunc(r.ctx, func() { close(r.closed) }) // as the owner does
-		done := r.owned(h)
+		done, s := r.owned(h), r.session.session
 		<-r.fetch.streams
 		synctest.Wait()
 		began := time.Now()
-		err := r.closePartitions(t.Context(), r.session.session)
-		if d := time.Since(began); !errors.Is(err, ownership.ErrStuck) || d != r.group.settings.RebalanceTimeout {
-			t.Errorf("closePartitions: %v after %v", err, d)
+		r.endSession()
+		if d := time.Since(began); !errors.Is(s.stuck, ownership.ErrStuck) || d != r.group.settings.RebalanceTimeout {
+			t.Errorf("the session has ended with %v after %v", s.stuck, d)
 		}
 		if cause := context.Cause(r.ctx); !errors.Is(cause, ownership.ErrStuck) {
 			t.Errorf("the member does not leave: %v", cause)
@@ -148,20 +142,14 @@ func TestWaitingBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil, nil)
 		for range 3 {
-			_ = r.closePartitions(t.Context(), r.session.session)
-			r.detach(r.session.session)
+			r.endSession()
 			time.Sleep(sessionTimeout - time.Millisecond)
 			if r.ctx.Err() != nil || !r.begin(t.Context()) {
 				t.Fatal("the member leaves too early")
 			}
 			time.Sleep(2 * sessionTimeout)
 		}
-		_ = r.closePartitions(t.Context(), r.session.session)
-		r.detach(r.session.session)
-		r.evict(r.begun-1, sessionTimeout) // of a timer that fired as a session began
-		if r.ctx.Err() != nil {
-			t.Error("the member leaves for a session before the last one")
-		}
+		r.endSession()
 		time.Sleep(sessionTimeout)
 		synctest.Wait()
 		if r.ctx.Err() == nil || r.begin(t.Context()) {
@@ -191,7 +179,7 @@ func TestSeek(t *testing.T) {
 		"mark after a reset": {[]seek{mark(20), reset(15)}, 15, "reset", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, p := newConsumeSession(t.Context(), t.Context()), tp("t", 0)
+			s, p := newConsumeSession(t.Context(), t.Context(), sessions.Kind{}), tp("t", 0)
 			s.expect([]kiel.Partition{p}, nil)
 			for _, to := range test.seeks {
 				s.seek(p, to)
@@ -213,21 +201,11 @@ func TestSeek(t *testing.T) {
 	}
 }
 
-// Setup sees the partitions of the newest plan and those that the member holds, each once, but none that is being revoked.
-func TestClaimsInSetup(t *testing.T) {
-	held := []ownership.Info{{Topic: "t", Partition: 1}, {Topic: "t", Partition: 2}, {Topic: "u", Partition: 0, Revoking: true}}
-	s := newConsumeSession(t.Context(), t.Context())
-	s.expect(withHeld([]kiel.Partition{tp("t", 0), tp("t", 1)}, held), nil)
-	if got, want := s.partitions(), map[string][]int32{"t": {0, 1, 2}}; !maps.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("claims are %v, want %v", got, want)
-	}
-}
-
 // When Setup has failed, Cleanup sees the same claims, and a mark comes late.
 func TestMarksAfterASetupThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil, nil)
-		s := newConsumeSession(t.Context(), t.Context())
+		s := newConsumeSession(t.Context(), t.Context(), sessions.Kind{})
 		user := r.newGroupSession(s, nil)
 		s.expect([]kiel.Partition{tp("t", 0)}, nil)
 		user.MarkOffset("t", 0, 5, "")

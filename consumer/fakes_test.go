@@ -22,6 +22,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/promreg"
@@ -341,17 +342,30 @@ func (r *rig) kinds(p kiel.Partition) []string {
 	return out
 }
 
-// begin begins a session under which partitions are opened, unless the member leaves.
+// begin begins an incremental session, after the one that goes on, unless the member leaves.
 func (r *rig) begin(ctx context.Context) bool {
-	s := newConsumeSession(ctx, ctx)
+	if r.driver.current() != nil {
+		r.driver = newDriver(r.membership, time.Time{})
+	}
+	s := newConsumeSession(ctx, ctx, sessions.Kind{Hold: r.group.settings.kind().Hold})
 	r.session = r.newGroupSession(s, r.handler)
 	r.session.version = func() uint64 { return 3 }
 	s.user = r.session
-	begun := r.membership.begin(s)
-	if begun {
-		r.setOpening(s)
-	}
+	r.driver.give(sessions.Input{What: sessions.Plan}, nil)
+	begun := r.driver.begin(s)
+	r.driver.give(sessions.Input{What: sessions.PauseOver}, nil)
 	return begun
+}
+
+// endSession ends the session alone, as a handler that returns does, and waits until its call may return.
+func (r *rig) endSession() {
+	d := r.driver
+	d.mu.Lock()
+	s := d.call
+	d.state.Exiting = true
+	d.step(sessions.Input{What: sessions.PauseOver}, nil)
+	d.mu.Unlock()
+	<-s.returned
 }
 
 // newRig starts the committer and the reader, which end with the test.

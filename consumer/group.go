@@ -12,6 +12,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
@@ -50,8 +51,10 @@ type Group struct {
 
 	waitsForBroker bool // the member has left because it is cut off from Kafka, and is to join again
 
-	cutOff     cutOff    // only the running call uses it
-	setupAfter time.Time // the time before which Setup is not called; only the running call uses it
+	setupAt   time.Time   // when Setup was called last, in a membership whose call did not end it
+	abandoned *membership // the last one that has left while the program's code still ran; nil if none has
+
+	cutOff cutOff // only the running call uses it
 }
 
 var _ sarama.ConsumerGroup = (*Group)(nil)
@@ -113,14 +116,14 @@ func (g *Group) Consume(ctx context.Context, topics []string, handler sarama.Con
 	if handler == nil {
 		return failure("", "", errors.New("handler is nil"))
 	}
-	return g.runSession(ctx, ctx.Err(), topics, func(m *membership, s *consumeSession) sessionUser {
+	return g.runSession(ctx, ctx.Err(), topics, g.settings.kind(), func(m *membership, s *consumeSession) sessionUser {
 		return m.newGroupSession(s, handler)
 	})
 }
 
 // runSession checks topics, makes this the running call and serves it. If ctx has ended it makes a member leave that waits for a
 // call, and returns ended.
-func (g *Group) runSession(ctx context.Context, ended error, topics []string, user func(*membership, *consumeSession) sessionUser) error {
+func (g *Group) runSession(ctx context.Context, ended error, topics []string, kind sessions.Kind, user func(*membership, *consumeSession) sessionUser) error {
 	if len(topics) == 0 {
 		return failure("", "", errors.New("argument topics is empty"))
 	}
@@ -134,13 +137,13 @@ func (g *Group) runSession(ctx context.Context, ended error, topics []string, us
 	}
 	defer done()
 	if ctx.Err() == nil {
-		return g.serve(call, ctx, list, user)
+		return g.serve(call, ctx, list, kind, user)
 	}
 	if m := g.member(); m != nil { // the member waits for a call
 		m.leave(nil)
 		<-m.done
 		g.reportLeft(m)
-		g.setupAfter = time.Time{}
+		g.setSetupAt(time.Time{})
 	}
 	return ended
 }
@@ -246,10 +249,23 @@ func (g *Group) setMember(m *membership) {
 	g.current = m
 }
 
+// setSetupAt stores when Setup was called last; zero if the next session need not wait.
+func (g *Group) setSetupAt(at time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.setupAt = at
+}
+
+func (g *Group) lastSetup() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.setupAt
+}
+
 // open returns the open partitions.
 func (g *Group) open() map[kiel.Partition]*Partition {
 	if m := g.member(); m != nil {
-		if s := m.session(); s != nil {
+		if s := m.driver.current(); s != nil {
 			return s.opens()
 		}
 	}

@@ -41,7 +41,7 @@ func TestHandlerThatReturns(t *testing.T) {
 				if got := r.store.Get(p).Offset; got != 1 || len(done) != 0 {
 					t.Errorf("stored %d, want what was marked; the claim is released: %v", got, len(done) != 0)
 				}
-				if failed := r.session.session.failed(); failed != nil {
+				if failed := r.session.session.failure; failed != nil {
 					t.Errorf("the call returns %v", failed)
 				}
 				level := "level=ERROR"
@@ -130,6 +130,7 @@ func TestHandlerThatEndsWithItsSession(t *testing.T) {
 					}, func(o *Options) { o.ReopenPartition = reopen })
 					ctx, cancel := context.WithCancel(t.Context())
 					r.begin(ctx)
+					defer r.leaveWith(ctx, r.session.session)()
 					done := r.owned(h)
 					(<-r.fetch.streams).send(0)
 					synctest.Wait()
@@ -139,8 +140,8 @@ func TestHandlerThatEndsWithItsSession(t *testing.T) {
 						t.Errorf("stored %d; own has returned before the partition was revoked: %v", at, len(done) != 0)
 					}
 					h.revoke()
-					if err := <-done; err != nil || r.session.session.failed() != nil {
-						t.Errorf("own: %v, the session failed: %v", err, r.session.session.failed())
+					if err := <-done; err != nil || r.session.session.failure != nil {
+						t.Errorf("own: %v, the session failed: %v", err, r.session.session.failure)
 					}
 					if errs := r.errors(); len(errs) > 1 || len(errs) > 0 != (c.want != nil) || !errors.Is(errors.Join(errs...), c.want) {
 						t.Errorf("reported %v", errs)
@@ -250,7 +251,7 @@ func returnTwice(t *testing.T, r *rig, want int, boom error) {
 		t.Errorf("the session's context: %v", cause)
 	}
 	errs := r.errors()
-	if err := r.session.session.failed(); err != nil {
+	if err := r.session.session.failure; err != nil {
 		errs = append(errs, err)
 	}
 	if len(errs) != want {

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/topiclist"
@@ -71,12 +71,9 @@ type membership struct {
 	owned   error         // the owner's error; written before closed is closed
 	err     error         // why the membership ended, or did not leave in time; written before done is closed
 
-	mu      sync.Mutex
-	current *consumeSession // the session of the running call; nil between two calls
-	opening *consumeSession // current, while it opens partitions
-	changed chan struct{}   // closed when opening changes
-	begun   int             // number of sessions that have begun
-	waiting *time.Timer     // makes the member leave when no session begins; nil before the first has ended
+	driver *driver
+	owns   kafkaconn.Calls // the calls of own
+	grace  time.Duration   // how much later than the driver ownership loses the claim of a handler that does not return
 }
 
 // sessionPause is the least time between the beginnings of two sessions, if the first has ended alone. A handler that fails at
@@ -93,8 +90,11 @@ func cleanupGrace(stopTimeout time.Duration) time.Duration {
 
 // newMembership connects to Kafka and asks for the topics; run joins. It returns errNotJoined when ctx ends. The membership's
 // contexts have ctx's values.
-func (g *Group) newMembership(ctx context.Context, topics *topiclist.List) (*membership, error) {
+func (g *Group) newMembership(ctx context.Context, topics *topiclist.List, kind sessions.Kind) (*membership, error) {
 	m := g.emptyMembership(ctx, topics)
+	if kind.Eager {
+		m.grace = ownTime(g.settings.RebalanceTimeout)
+	}
 	err := m.build(ctx)
 	if err == nil {
 		return m, nil
@@ -127,8 +127,8 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 		openLog:      reporting.NewOpenLog(g.settings.log),
 		closed:       make(chan struct{}),
 		done:         make(chan struct{}),
-		changed:      make(chan struct{}),
 	}
+	m.driver = newDriver(m, g.lastSetup())
 	values := context.WithoutCancel(ctx)
 	m.ctx, m.leave = context.WithCancelCause(values)
 	m.late, m.endLate = pause.Outlast(m.ctx, g.settings.StopTimeout)
@@ -223,7 +223,7 @@ func (m *membership) buildOwner() (err error) {
 	m.tree.path = m.allocator.GroupPath()
 	handler := func(ctx context.Context, cl *ownership.Claim) error { return m.own(ctx, cl) }
 	m.owner, err = ownership.New(m.allocator, handler, ownership.Options{
-		RebalanceTimeout: set.RebalanceTimeout,
+		RebalanceTimeout: set.RebalanceTimeout + m.grace,
 		StopTimeout:      stopTimeout,
 		Accept:           m.accept,
 		Observer:         m.observer,
@@ -248,6 +248,8 @@ func (m *membership) run() {
 	background.Go(func() { m.watchKafka(m.life) })
 	background.Go(func() { m.watchStumbled(m.life) })
 	background.Go(func() { m.watchEnd(m.ctx) })
+	background.Go(func() { m.watchPlans(m.ctx) })
+	defer context.AfterFunc(m.ctx, m.driver.stop)()
 	asked := make(chan struct{}, 1)
 	background.Go(func() { m.watcher(asked).Run(m.ctx) })
 	if m.group.settings.Zone != "" {
@@ -261,10 +263,10 @@ func (m *membership) run() {
 	byItself := m.ctx.Err() == nil || !errors.Is(context.Cause(m.ctx), context.Canceled)
 	m.leave(m.owned) // StopTimeout begins now, if it has not begun before
 	kafkaconn.Await(m.late, m.background.Ended())
-	last := m.lastSession()
 	close(m.closed)
+	last := m.driver.end()
 	if last != nil {
-		<-last.detached
+		<-last.returned
 	}
 
 	m.endLife() // before kafka ends, so that nothing connects again
@@ -276,21 +278,13 @@ func (m *membership) run() {
 	m.group.noteRefusal(errors.Join(m.refusals.reason(), m.owned, m.clusterFault()), m.refusals.began)
 	err := errors.Join(m.owned, m.refusals.reason(), m.clusterFault(), m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
+	m.group.setAbandoned(m)
 	if err != nil && last == nil && !byItself {
 		m.group.log.Failed(reporting.KindMember, "", err) // no call runs that could return the error
 		m.report.SendEvenAfterClose(err)
 		err = nil
 	}
 	m.err = err
-}
-
-// lastSession returns the session during which the membership ends, or nil when it ends between two calls. No later session
-// begins, because m.ctx has ended.
-func (m *membership) lastSession() *consumeSession {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.stopWaiting()
-	return m.current
 }
 
 // watchTrust aborts the connections that carry commits when trust in the session ends, so that no commit in flight arrives after
@@ -308,94 +302,6 @@ func (m *membership) watchTrust(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// begin makes s the current session. It returns false if the member is leaving.
-func (m *membership) begin(s *consumeSession) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.ctx.Err() != nil {
-		return false
-	}
-	m.stopWaiting()
-	m.current = s
-	m.begun++
-	return true
-}
-
-// detach ends s as the current session. The member leaves if no other session begins within the timeout of the ZooKeeper session.
-func (m *membership) detach(s *consumeSession) {
-	s.finish()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.current = nil
-	if m.ctx.Err() == nil {
-		begun, timeout := m.begun, m.group.zk.Timeout()
-		m.waiting = time.AfterFunc(timeout, func() { m.evict(begun, timeout) })
-	}
-}
-
-// stopWaiting stops the timer that makes the member leave. m.mu is held.
-func (m *membership) stopWaiting() {
-	if m.waiting != nil {
-		m.waiting.Stop()
-	}
-}
-
-// evict makes the member leave if the number of sessions that have begun is still begun, and none is current.
-func (m *membership) evict(begun int, after time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.current == nil && m.begun == begun && m.ctx.Err() == nil {
-		m.log.Warn("no Consume call followed the last one, leaving the group", "after", after)
-		m.leave(nil)
-	}
-}
-
-// setOpening has partitions opened under s. With nil no partition is opened.
-func (m *membership) setOpening(s *consumeSession) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.opening != s {
-		m.opening = s
-		close(m.changed)
-		m.changed = make(chan struct{})
-	}
-}
-
-// sessions yields the sessions under which a partition is to be opened, one after the other, until ctx ends. It waits between two
-// sessions. A session ends only when each loop to which it was yielded has called s.openings.End.
-func (m *membership) sessions(ctx context.Context) iter.Seq[*consumeSession] {
-	return func(yield func(*consumeSession) bool) {
-		for s := m.enter(ctx); s != nil; s = m.enter(ctx) {
-			if !yield(s) {
-				return
-			}
-		}
-	}
-}
-
-// enter waits for a session that opens partitions, and counts the caller in the session's openings. It returns nil when ctx ends.
-func (m *membership) enter(ctx context.Context) *consumeSession {
-	for ctx.Err() == nil {
-		m.mu.Lock()
-		s, changed := m.opening, m.changed
-		if s != nil && s.closing.Err() == nil {
-			s.openings.Begin()
-			m.mu.Unlock()
-			return s
-		}
-		m.mu.Unlock()
-		kafkaconn.Await(ctx, changed)
-	}
-	return nil
-}
-
-// session returns the current session, or nil.
-func (m *membership) session() *consumeSession {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.current
 }
 
 // notifyAsync has the user's Observer notified, and then calls then. It does not block. It returns nil without an Observer.
@@ -456,12 +362,22 @@ func (m *membership) ownerError(err error) {
 	if errors.Is(err, ErrTopicMismatch) {
 		m.metrics.mismatches.Inc()
 	}
+	m.tellDriver(err)
 	if e, ok := errors.AsType[*ownership.PartitionError](err); ok {
 		m.report.SendOf(e.Partition, failure("", "", e.Err))
 	} else if e, ok := errors.AsType[*ownership.StuckError](err); ok {
 		m.report.SendOf(e.Partition, failure("", "", e))
 	} else {
 		m.report.Send(failure("", "", err))
+	}
+}
+
+// tellDriver tells the driver of a handler that is overdue, and of a partition that can't be claimed.
+func (m *membership) tellDriver(err error) {
+	if e, ok := errors.AsType[*ownership.StuckError](err); ok {
+		m.driver.about(e.Partition, sessions.Overtime)
+	} else if e, ok := errors.AsType[*ownership.PartitionError](err); ok {
+		m.driver.about(e.Partition, sessions.Blocked) // if it is not held
 	}
 }
 

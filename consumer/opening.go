@@ -13,6 +13,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/internal/usercall"
@@ -41,29 +42,95 @@ type reportedError struct{ error }
 func (e reportedError) Unwrap() error   { return e.error }
 func (reportedError) Is(err error) bool { return err == errReported }
 
-// own is the handler that ownership calls with a claim. It consumes the partition under one session after the other until ctx
-// ends, when the partition is revoked or lost. ownership releases the claim when own has returned.
+// own is the handler that ownership calls with a claim. It does what the driver orders, until that lets it return: then ownership
+// releases the claim, if it stands. ctx ends when the partition is revoked or lost.
 func (m *membership) own(ctx context.Context, h ownedClaim) error {
-	o := opening{member: m, claim: h, tp: kiel.Partition{Topic: h.Topic(), ID: h.Partition()}, since: time.Now()}
-	o.prevTopicID, o.prevPartitions = m.catalog.ID(o.tp.Topic), m.catalog.Count(o.tp.Topic) // the topic may be missing now
-	o.setWaiting(o.since)
+	o := newOpening(ctx, m, h)
+	m.owns.Begin()
+	defer m.owns.End()
+	defer close(o.gone)
 	defer m.refusals.claimed(o.tp)()
-	defer m.addOpening(&o)()
-	for s := range m.sessions(ctx) {
-		if err := o.under(ctx, s); err != nil {
-			return err
+	defer m.addOpening(o)()
+	defer m.driver.claimed(o)()
+	for {
+		select {
+		case it := <-o.orders:
+			switch it.what {
+			case toOpen:
+				if err := o.under(ctx, it.session); err != nil {
+					return err
+				}
+				m.driver.returned(o)
+			case toCommit:
+				o.commit(ctx, it.session)
+				m.driver.of(o, sessions.Committed, nil)
+			case toRelease:
+				if o.last != nil { // the claim is lost: nothing is stored
+					o.commitLast(o.last)
+				}
+				if !o.claim.Trusted() {
+					<-ctx.Done() // ownership is about to hear of it
+				}
+				return nil
+			}
+		case it := <-o.stores:
+			o.store(ctx, it.session)
+			close(it.done)
 		}
 	}
-	return nil
 }
 
-// repeat opens the partition again and again until ctx ends or the session closes its partitions. With Options.ReopenPartition it
-// returns an errReported when the handler has returned by itself: ownership logs that error, and calls own again after a pause.
-func (o *opening) repeat(ctx context.Context) error {
-	ctx, stop := o.session.within(ctx)
+func newOpening(ctx context.Context, m *membership, h ownedClaim) *opening {
+	o := &opening{
+		member: m, work: ctx, claim: h, tp: kiel.Partition{Topic: h.Topic(), ID: h.Partition()}, since: time.Now(),
+		orders: make(chan order, maxOrders), stores: make(chan storing), gone: make(chan struct{}),
+	}
+	o.prevTopicID, o.prevPartitions = m.catalog.ID(o.tp.Topic), m.catalog.Count(o.tp.Topic) // the topic may be missing now
+	o.setWaiting(o.since)
+	return o
+}
+
+// order is what the driver has an opening do.
+type order struct {
+	what    toDo
+	session *consumeSession
+}
+
+type toDo int
+
+const (
+	toOpen    toDo = iota // open the partition, and call ConsumeClaim, until the session closes it
+	toCommit              // the last commit
+	toRelease             // return
+)
+
+// maxOrders is how many orders may wait: the driver gives the next one when the last is done, but for toRelease.
+const maxOrders = 2
+
+// storing is a request of Setup to store where partitions start.
+type storing struct {
+	session *consumeSession
+	done    chan struct{}
+}
+
+// order has the opening do something. It does not block.
+func (o *opening) order(what toDo, s *consumeSession) { o.orders <- order{what, s} }
+
+// under consumes the partition under one session, until that closes it, or the partition is revoked or lost.
+func (o *opening) under(ctx context.Context, s *consumeSession) error {
+	o.session = s
+	ctx, stop := s.within(ctx)
 	defer stop()
+	defer o.enter(atSession)
+	return o.repeat(ctx)
+}
+
+// repeat opens the partition again and again until ctx ends, or a ConsumeClaim has returned that is the last one. With
+// Options.ReopenPartition it returns an errReported when the handler has returned by itself: ownership logs that error, and calls own
+// again after a pause.
+func (o *opening) repeat(ctx context.Context) error {
 	wait := pause.Backoff{Growth: pause.Doubling(openBackoff, maxOpenBackoff)}
-	for ctx.Err() == nil && !o.held {
+	for ctx.Err() == nil && o.last == nil {
 		began := time.Now()
 		err := o.run(ctx)
 		errors.As(err, &o.cut)
@@ -72,8 +139,7 @@ func (o *opening) repeat(ctx context.Context) error {
 		case ctx.Err() != nil: // err says only that ctx ended
 		case errors.Is(err, errFence): // err may wrap any error of the user
 			o.member.report.FailedOf(o.tp, reporting.KindFence, err)
-		case errors.Is(err, errHandlerReturned):
-			<-ctx.Done() // the session ends
+		case errors.Is(err, errHandlerReturned): // the session ends
 		case errors.Is(err, ErrHandler):
 			o.again = true
 			return reportedError{err}
@@ -85,7 +151,9 @@ func (o *opening) repeat(ctx context.Context) error {
 		if time.Since(began) > time.Minute {
 			wait.Reset()
 		}
-		_ = wait.Wait(ctx)
+		if o.last == nil {
+			_ = wait.Wait(ctx)
+		}
 	}
 	return nil
 }
@@ -145,6 +213,7 @@ func (o *opening) endSession(err error) {
 		o.member.metrics.handlerFailed(o.tp.Topic, actionSession)
 	}
 	first := s.exit(failure)
+	o.member.driver.of(o, sessions.ByItself, nil)
 	switch {
 	case err != nil && (failure == nil || !first && !s.isEnd(err)): // the call does not return err
 		o.member.report.FailedOf(o.tp, reporting.KindHandler, err)
@@ -167,6 +236,7 @@ func errHandler(err error) error {
 // start position, and closes it after its last commit. It is made by own, and ends when own returns.
 type opening struct {
 	member  *membership
+	work    context.Context //nolint:containedctx // ends when the partition is revoked or lost
 	claim   ownedClaim
 	session *consumeSession
 	tp      kiel.Partition
@@ -180,12 +250,16 @@ type opening struct {
 	topicID       sarama.Uuid           // the topic's id now
 	cut           *fetch.TruncatedError // where the log was truncated, until the partition is open again; nil if it was not truncated
 	tracker       *offsets.Tracker
-	held          bool             // the handler has returned, and tracker stays open until Cleanup has returned
+	last          *Partition       // the handler has returned, and tracker stays open until the last commit; nil if no tracker is open so
 	leaderRetries int              // number of attempts since the partition was open that failed because its leader was not ready
 	unknown       bool             // it was reported that Kafka does not have the partition, which was not open since
 	leaderEpoch   int32            // the leader epoch of the record batch before the start position; -1 when it is not known
 	origin        reporting.Origin // where the start position comes from
 	since         time.Time        // when the partition was claimed, or was open last
+
+	orders chan order
+	stores chan storing
+	gone   chan struct{} // closed when own has returned
 
 	progress
 }
@@ -248,18 +322,28 @@ func (o *opening) consume(ctx context.Context, s stream, start int64) error {
 	if errors.Is(ended, errHandlerReturned) || errors.Is(ended, ErrHandler) {
 		o.member.stumbled.at(p)
 	}
-	o.awaitNotified(p.notifying.Load()) // the observer is notified in the order of events
 	o.member.openPartitions.remove(o)
 	o.session.closed(p, errors.Is(ended, errHandlerReturned))
 	o.member.pauses.closed(o.tp, s)
-	if o.mayHold() {
-		o.hold()
-	} else {
-		o.lastCommit(o.member.committer.CommitLast)
-	}
+	o.handlerDone(ctx, p, ended)
 	o.since = time.Now()
 	o.setWaiting(o.since)
 	return ended
+}
+
+// handlerDone commits the marks if the partition is opened again in this session, or by another call of own. Otherwise the tracker
+// stays open until the driver orders the last commit.
+func (o *opening) handlerDone(ctx context.Context, p *Partition, ended error) {
+	s := o.session
+	if ctx.Err() == nil && !s.kind.Eager && !errors.Is(ended, errHandlerReturned) {
+		o.commitLast(p)
+		return
+	}
+	o.last = p
+	if !s.kind.Eager && s.endsAlone() {
+		o.awaitNotified(p.notifying.Load())
+		o.storeMarks(o.member.committer.Store) // if AutoCommit is on; Cleanup may take long
+	}
 }
 
 // awaitNotified waits for a call of the Observer when the partition is closed, for offsets.LastCommitTimeout at most, within the

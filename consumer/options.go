@@ -19,6 +19,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/zones"
@@ -185,6 +186,7 @@ type settings struct {
 	Options
 	config     *sarama.Config
 	autoCommit bool
+	eager      bool         // sessions of Consume end when their partitions change
 	log        *slog.Logger // Logger with this package's keys; the parts below add their own
 }
 
@@ -237,8 +239,14 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	opts.Logger = defaultlog.Or(opts.Logger)
 	return settings{
 		Options: opts, config: config, autoCommit: config.Consumer.Offsets.AutoCommit.Enable,
-		log: opts.Logger.With("component", "consumer", "group", group, "member", name),
+		eager: false, // isEager(config) && !opts.ReopenPartition,
+		log:   opts.Logger.With("component", "consumer", "group", group, "member", name),
 	}, nil
+}
+
+// kind returns the kind of sessions that Consume has.
+func (s *settings) kind() sessions.Kind {
+	return sessions.Kind{Eager: s.eager, Hold: !s.autoCommit && s.Fence == nil}
 }
 
 // faults collects what is wrong with the arguments of a constructor.

@@ -368,7 +368,7 @@ func TestHandlerOfRunThatReturns(t *testing.T) {
 				if at := r.store.Get(tp("t", 0)).Offset; at != 1 {
 					t.Errorf("stored %d, want what was marked", at)
 				}
-				got := r.session.session.failed()
+				got := r.session.session.failure
 				if ended := r.session.session.closing.Err() != nil; ended == c.reopen {
 					t.Errorf("the session has ended: %v", ended)
 				}

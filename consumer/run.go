@@ -7,6 +7,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 	"github.com/kielgo/kiel/internal/pause"
 )
 
@@ -47,7 +48,7 @@ func (g *Group) Run(ctx context.Context, topics []string, handle func(ctx contex
 	if handle == nil {
 		return failure("", "", errors.New("handler is nil"))
 	}
-	return g.runSession(ctx, nil, topics, func(*membership, *consumeSession) sessionUser { return runUser{handle} })
+	return g.runSession(ctx, nil, topics, sessions.Kind{Run: true}, func(*membership, *consumeSession) sessionUser { return runUser{handle} })
 }
 
 // runUser is a function that was given to Run.

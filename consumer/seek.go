@@ -2,7 +2,9 @@ package consumer
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
@@ -20,7 +22,7 @@ type seek struct {
 func (s *consumeSession) seek(p kiel.Partition, to seek) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.seeking || !slices.Contains(s.expected, p) {
+	if !s.seeking || !slices.Contains(s.claims, p) {
 		return false
 	}
 	if s.seeks == nil {
@@ -56,6 +58,8 @@ func (s *consumeSession) forgetSeek(p kiel.Partition) {
 func (o *opening) isPromised() bool {
 	plan := o.session.plan
 	switch {
+	case o.session.kind.Eager: // it has been held since Setup
+		return true
 	case plan == nil || plan.Incarnation == nil: // Setup saw no plan of a group
 		return true
 	case plan.Incarnation.SessionID() != o.claim.Incarnation().SessionID():
@@ -97,4 +101,41 @@ func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 	}
 	o.session.forgetSeek(o.tp)
 	return offset, nil
+}
+
+// hasSeeks returns whether Setup has set where a partition starts, and it was not opened since.
+func (s *consumeSession) hasSeeks(p kiel.Partition) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.seeks[p]) > 0
+}
+
+// soughtAll returns the partitions for which Setup has set where they start.
+func (s *consumeSession) soughtAll() []kiel.Partition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.seeks))
+}
+
+// storeSeeks stores where an eager session's Setup has set partitions to start, and returns when that is stored, or the session ends.
+// With Fence it does nothing: what an owner stores before Fence may be overwritten.
+func (m *membership) storeSeeks(s *consumeSession) {
+	if m.group.settings.Fence != nil {
+		return
+	}
+	var stores sync.WaitGroup
+	for _, p := range s.soughtAll() {
+		if o := m.driver.runner(p); o != nil {
+			stores.Go(func() {
+				done := make(chan struct{})
+				select {
+				case o.stores <- storing{s, done}:
+					<-done
+				case <-o.gone:
+				case <-s.ctx.Done():
+				}
+			})
+		}
+	}
+	stores.Wait()
 }

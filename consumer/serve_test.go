@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 )
 
 // steps is a context that ends the contexts derived from it one by one, when its test says so.
@@ -32,8 +34,8 @@ func TestSessionEndsBeforeItsMemberLeaves(t *testing.T) {
 		why := errors.New("why")
 		parent, end := context.WithCancelCause(t.Context())
 		ctx := &steps{Context: parent, done: make(chan struct{})}
-		s := newConsumeSession(ctx, parent)
-		defer s.finish()
+		s := newConsumeSession(ctx, parent, sessions.Kind{})
+		defer s.finish(sessions.Asked)
 		defer r.leaveWith(ctx, s)()
 		if len(ctx.derived) != 2 {
 			t.Fatalf("%d contexts are derived, want that of the session and what makes the member leave", len(ctx.derived))

@@ -27,6 +27,8 @@ type groupSession struct {
 	version   func() uint64
 	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, because p is not open
 	left      func() error                         // returns why the membership has ended; nil while it lasts
+	ended     func(p *Partition)                   // says that Messages of p is about to be closed, in an eager session
+	store     func()                               // stores what Setup of an eager session has set
 
 	channelSize int // the capacity of each claim's channel of messages
 }
@@ -39,7 +41,7 @@ func (m *membership) newGroupSession(s *consumeSession, handler sarama.ConsumerG
 		session: s, handler: handler, member: m.group.Name(), committer: m.committer, version: m.version, late: m.lateMark, left: m.whyLeft,
 		channelSize: m.group.settings.config.ChannelBufferSize,
 	}
-	s.heldLeaving = !m.group.settings.autoCommit && m.group.settings.Fence == nil
+	out.ended, out.store = func(p *Partition) { m.driver.readingEnded(p.id) }, func() { m.storeSeeks(s) }
 	out.ctx = context.WithValue(s.ctx, sessionKey{}, out)
 	return out
 }
@@ -67,7 +69,7 @@ func (s *groupSession) consume(owned context.Context, p *Partition) error {
 		<-fed
 	}()
 	err := s.handler.ConsumeClaim(own, c)
-	if pause.OnlyEnd(own.ctx, err) {
+	if pause.OnlyEnd(own.Context(), err) {
 		return nil
 	}
 	return err
@@ -80,9 +82,13 @@ type claimSession struct {
 	ctx context.Context //nolint:containedctx // has the claimSession as a value for SessionOf
 }
 
-// of returns the Session for p's ConsumeClaim. end, which is called when p's context has ended, ends the session's context with
-// the cause of that. It may be called more than once.
-func (s *groupSession) of(p *Partition) (_ *claimSession, end func()) {
+// of returns the Session for p's ConsumeClaim: in an eager session that of the call, as with sarama, which ends as a whole. end is
+// called when p's context has ended, before Messages is closed: it ends the session's context, with the cause of that in a session of
+// p's own. It may be called more than once.
+func (s *groupSession) of(p *Partition) (_ Session, end func()) {
+	if s.session.kind.Eager {
+		return s, func() { s.ended(p) }
+	}
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	out := &claimSession{groupSession: s}
 	out.ctx = context.WithValue(ctx, sessionKey{}, out)
@@ -174,6 +180,10 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 
 // Commit commits all marks in one request and returns when the request is answered. Failures go to Errors.
 func (s *groupSession) Commit() {
+	if s.session.kind.Eager && s.session.inSetup() {
+		s.store()
+		return
+	}
 	_ = s.committer.Commit(context.WithoutCancel(s.session.ctx), nil) // returns when the committer ends, which reports the errors
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/sessions"
 )
 
 // wrapper is a session in another, as tracing libraries make them.
@@ -112,8 +113,7 @@ func TestTokenAndTrustBySession(t *testing.T) {
 		h = open(9)
 		check("claimed again", first, seen{9, true})
 		go func() { release <- struct{}{} }()
-		_ = r.closePartitions(t.Context(), first.session)
-		r.detach(first.session)
+		r.endSession()
 		check("after the session", first, seen{})
 
 		r.begin(t.Context())
@@ -132,14 +132,14 @@ func TestTokenAndTrustBySession(t *testing.T) {
 
 // A handler that is stuck has no partition once its session is over.
 func TestTokenOfAStuckHandler(t *testing.T) {
-	s := newConsumeSession(t.Context(), t.Context())
+	s := newConsumeSession(t.Context(), t.Context(), sessions.Kind{})
 	p, _, _ := newPartition(t)
 	s.opened(p)
 	own := &groupSession{session: s}
 	if got := look(own, p.id); got != (seen{7, true}) {
 		t.Errorf("open: %+v", got)
 	}
-	s.finish()
+	s.finish(sessions.Asked)
 	if got := look(own, p.id); got != (seen{}) {
 		t.Errorf("after the session: %+v", got)
 	}
@@ -148,7 +148,7 @@ func TestTokenOfAStuckHandler(t *testing.T) {
 // manyOpen returns a session with n open partitions of topic t.
 func manyOpen(tb testing.TB, n int32) Session {
 	tb.Helper()
-	s := newConsumeSession(tb.Context(), tb.Context())
+	s := newConsumeSession(tb.Context(), tb.Context(), sessions.Kind{})
 	for i := range n {
 		s.opened(&Partition{id: tp("t", i), claim: &fakeHolder{p: tp("t", i), token: 7}})
 	}
@@ -164,7 +164,7 @@ func TestTrustedAllocatesNothing(t *testing.T) {
 
 // BenchmarkTrusted is what a handler pays for asking before each effect: by the claim, and by the session.
 func BenchmarkTrusted(b *testing.B) {
-	s := newConsumeSession(b.Context(), b.Context())
+	s := newConsumeSession(b.Context(), b.Context(), sessions.Kind{})
 	for i := range int32(1000) {
 		s.opened(&Partition{id: tp("t", i), claim: new(steadyHolder)})
 	}

@@ -118,7 +118,7 @@ func (m *membership) describe(out *status.Group) {
 		openings[o.tp] = o
 	}
 	open := map[kiel.Partition]*Partition{}
-	if s := m.session(); s != nil {
+	if s := m.driver.current(); s != nil {
 		open = s.opens()
 	}
 	freshen(open)

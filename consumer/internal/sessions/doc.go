@@ -18,8 +18,8 @@
 //	InSetup  Running  SetupReturned
 //	InSetup  Ending   Plan, Blocked, Claimed, WasRevoked, Lost, Stop, Aged, GainOver
 //	InSetup  Cleaning SetupFailed
-//	Running  Ending   Plan, Claimed, WasRevoked, Lost, Overtime, Stop, Returned, PauseOver, Aged, BackOver
-//	Running  Cleaning Plan, Blocked, Claimed, Lost, Stop, Returned, PauseOver, Aged, GainOver
+//	Running  Ending   Plan, Claimed, WasRevoked, Lost, Overtime, Stop, ByItself, PauseOver, Aged, BackOver
+//	Running  Cleaning Plan, Blocked, Claimed, Lost, Stop, PauseOver, Aged, GainOver
 //	Ending   Cleaning SetupReturned, SetupFailed, Returned
 //	Ending   Closing  AllOver
 //	Ending   Out      AllOver

@@ -206,7 +206,7 @@ var phases = []string{"Between", "Waiting", "InSetup", "Running", "Ending", "Cle
 
 var whats = []string{
 	"Plan", "Distrust", "Blocked", "Claimed", "WasRevoked", "Lost", "Overtime", "Ended", "Consume", "Stop", "SetupReturned", "SetupFailed",
-	"CleanupReturned", "ReadingEnded", "Returned", "Committed", "WaitOver", "PauseOver", "Aged", "GainOver", "HalfOver", "AllOver", "IdleOver", "BackOver",
+	"CleanupReturned", "ByItself", "Returned", "Committed", "WaitOver", "PauseOver", "Aged", "GainOver", "HalfOver", "AllOver", "IdleOver", "BackOver",
 }
 
 // compareTable compares the steps between phases with the table of the package's page.

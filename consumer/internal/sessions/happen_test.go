@@ -25,9 +25,7 @@ func (s *stepper) emit(i int, in Input, h happening) {
 	before := h.to.M[i].State.Phase
 	to, setups, left := h.to.give(i, in, s.bad)
 	h.what.member, h.setups = i, setups
-	if after := to.M[i].State.Phase; s.table != nil && before != after {
-		s.table[transition{before, after, in.What}] = true
-	}
+	s.record(before, to.M[i].State.Phase, in.What)
 	if m := &to.M[i]; m.State.Phase == Out {
 		m.Joined = false
 	}
@@ -46,6 +44,12 @@ func (s *stepper) emit(i int, in Input, h happening) {
 			h.to.Plan = plan
 			s.yield(h)
 		}
+	}
+}
+
+func (s *stepper) record(before, after Phase, by What) {
+	if s.table != nil && before != after {
+		s.table[transition{before, after, by}] = true
 	}
 }
 
@@ -173,7 +177,12 @@ func (s *stepper) partition(i, p int) {
 	case asked:
 		s.due(i, "returned", Input{What: Returned, P: p})
 	case w.Left.Exits > 0:
-		s.fault(i, "returned by itself", Input{What: Returned, P: p}, func(x *world) { x.Left.Exits-- })
+		s.fault(i, "returned by itself", Input{What: Returned, P: p}, func(x *world) {
+			x.Left.Exits--
+			before := x.M[i].State.Phase
+			*x, _, _ = x.give(i, Input{What: ByItself, P: p}, s.bad)
+			s.record(before, x.M[i].State.Phase, ByItself)
+		})
 	}
 	if q.Use == Runs && w.Left.Hangs > 0 {
 		s.hangs(i, p)

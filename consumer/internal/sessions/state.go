@@ -125,7 +125,7 @@ const (
 	SetupReturned   // Setup has returned nil
 	SetupFailed     // Setup has returned an error
 	CleanupReturned // Cleanup has returned
-	ReadingEnded    // reading of P has ended by itself, in an eager session
+	ByItself        // the ConsumeClaim of P is about to return by itself, or reading of P has ended by itself in an eager session
 	Returned        // the ConsumeClaim of P has returned, or P was not opened before its session ended
 	Committed       // the last commit of P was answered, or its time is over
 

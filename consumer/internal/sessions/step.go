@@ -112,8 +112,8 @@ func (s *step) applyCall(in Input, q *Part) {
 		if s.Phase == Cleaning {
 			s.Phase = Closing
 		}
-	case ReadingEnded:
-		s.Exiting = s.Exiting || s.InSession() && q.Use == Runs
+	case ByItself:
+		s.Exiting = s.Exiting || s.Phase == Running && q.Use == Runs
 	case Returned:
 		s.returned(q)
 	case Committed:
@@ -176,7 +176,6 @@ func (s *step) returned(q *Part) {
 		q.Use = Idle
 	case q.Use == Runs:
 		q.Use = Done
-		s.Exiting = s.Exiting || s.Phase == Running && q.Claim == Held
 	}
 }
 
