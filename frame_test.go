@@ -15,6 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestDirectRequirements(t *testing.T) {
 	want := []string{
 		"github.com/IBM/sarama",
+		"github.com/cockroachdb/datadriven", // tests, for stories
 		"github.com/go-zookeeper/zk",
 		"github.com/prometheus/client_golang",
 		"github.com/rcrowley/go-metrics", // tests, to switch sarama's off
