@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership/internal/claims"
+	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -24,7 +25,7 @@ func persistent(stat session.Stat) bool {
 
 // standing is a znode in the place of a claim, as a member that waits for it has read it.
 type standing struct {
-	holder     string // as status.Shown has it; "" when nobody is known
+	owner      string // as status.Shown has it; "" when nobody is known
 	czxid      int64  // 0 when none was read
 	session    int64  // that owns it
 	persistent bool
@@ -35,17 +36,45 @@ type standing struct {
 func standingOf(data []byte, stat session.Stat) standing {
 	held, err := claims.Decode(data) // of what can't be read nobody is known
 	return standing{
-		holder: status.Shown(held.Owner), czxid: stat.Czxid, session: stat.EphemeralOwner, persistent: persistent(stat), readable: err == nil,
+		owner: status.Shown(held.Owner), czxid: stat.Czxid, session: stat.EphemeralOwner, persistent: persistent(stat), readable: err == nil,
 	}
 }
 
-// onStanding notes what stands in the place of a partition's claim.
-func (l *loop) onStanding(p *part, s standing) {
-	p.holder, p.other = s.holder, s
+// obstacle is what is in the way of a partition's claim.
+type obstacle struct {
+	owner   string                  // of the claim that was waited for last, since ours ended, as status.Shown has it; "" when nobody is known
+	other   standing                // the znode that is waited for
+	late    bool                    // it has been for longer than its owner may take to finish
+	by      status.DisagreementKind // why it does not go as a member's claim does; "" if it does
+	strange int64                   // the czxid of what was waited for last
+	since   time.Time               // since when its session is known to be no member's; zero while it may be one's
+}
+
+// noteStanding notes a znode that is in the place of a partition's claim.
+func (l *loop) noteStanding(p *part, s standing) {
+	l.o.metrics.claims.WithLabelValues(resultConflict).Inc()
+	l.o.log.Debug("partition is held by another", "partition", p.id.String(), "holder", s.owner, "persistent", s.persistent, "session_id", fmt.Sprintf("0x%x", uint64(s.session)))
+	p.owner, p.other = s.owner, s
 	if p.strange != s.czxid {
-		p.strange, p.strangeSince = s.czxid, time.Time{}
+		p.strange, p.since = s.czxid, time.Time{}
 	}
 	l.judge(p)
+}
+
+// noteLate notes that another's claim has been waited for longer than its owner may take to finish.
+func (l *loop) noteLate(p *part) {
+	l.o.metrics.divergence.Inc()
+	l.warn(troubleHeld, p.id.String(), fmt.Errorf("%s: the claim of %.80q has stood for %v", p.id, p.owner, l.o.opts.RebalanceTimeout))
+	p.late = true
+}
+
+// noteWait notes that a wait is over.
+func (l *loop) noteWait(t turn) {
+	t.late, t.by, t.other = false, "", standing{}
+	l.recovered(troubleHeld, t.id.String())
+	if t.in == machine.Refused && !t.was.Stale {
+		l.failedPart(troubleClaim, t.id, t.err)
+	}
 }
 
 // judge decides whether what stands in the place of a partition's claim is no claim of a member's, so that it blocks the partition.
@@ -60,45 +89,26 @@ func (l *loop) judge(p *part) {
 	case !p.other.readable:
 		found = status.UnreadableClaim
 	case l.o.source.mayBeMember(p.other.session):
-		p.strangeSince = time.Time{}
-	case p.strangeSince.IsZero():
-		p.strangeSince = time.Now()
-	case time.Since(p.strangeSince) >= l.inc.Timeout()+l.o.opts.RebalanceTimeout:
+		p.since = time.Time{}
+	case p.since.IsZero():
+		p.since = time.Now()
+	case time.Since(p.since) >= l.inc.Timeout()+l.o.opts.RebalanceTimeout:
 		found = status.OrphanClaim
 	}
-	l.setBlocked(p, found)
+	if p.by != found && found != "" && !l.blockedNews { // where there is one there may be many
+		l.blockedNews = true
+		l.after(minRetry, l.reportBlocked)
+	}
+	p.by = found
 }
 
 // judgeAll judges again what is waited for.
 func (l *loop) judgeAll() {
 	for _, p := range l.parts {
-		if p.busy == waiting && p.other.czxid != 0 {
+		if p.Claim == machine.Waiting && p.other.czxid != 0 {
 			l.judge(p)
 		}
 	}
-}
-
-// setBlocked notes what blocks a partition; "" is nothing.
-func (l *loop) setBlocked(p *part, by status.DisagreementKind) {
-	if p.blocked == by {
-		return
-	}
-	l.blocked[p.blocked]--
-	l.blocked[by]++
-	p.blocked = by
-	if by != "" && !l.blockedNews { // where there is one there may be many
-		l.blockedNews = true
-		l.after(minRetry, l.reportBlocked)
-	}
-	foreign := l.blocked[status.UnreadableClaim] + l.blocked[status.OrphanClaim]
-	if l.blocked[status.PersistentClaim] == 0 {
-		l.recovered(troublePersistent, "")
-	}
-	if foreign == 0 {
-		l.recovered(troubleForeign, "")
-	}
-	l.o.metrics.unclaimed.WithLabelValues(reasonPersistent).Set(float64(l.blocked[status.PersistentClaim]))
-	l.o.metrics.unclaimed.WithLabelValues(reasonForeign).Set(float64(foreign))
 }
 
 // reportBlocked reports the partitions that are blocked, if there are any: in one error those by persistent znodes, in one those by
@@ -107,7 +117,7 @@ func (l *loop) reportBlocked() {
 	l.blockedNews = false
 	var persistent, foreign []kiel.Partition
 	for id, p := range l.parts {
-		switch p.blocked {
+		switch p.by {
 		case "":
 		case status.PersistentClaim:
 			persistent = append(persistent, id)
@@ -131,7 +141,7 @@ func (l *loop) named(ids []kiel.Partition) string {
 	var names []string
 	for _, id := range ids[:min(len(ids), maxNamed)] {
 		name := fmt.Sprintf("%.300q", l.o.paths.Owner(id))
-		if p := l.parts[id]; p.blocked != status.PersistentClaim {
+		if p := l.parts[id]; p.by != status.PersistentClaim {
 			name += fmt.Sprintf(" of session 0x%x", uint64(p.other.session))
 		}
 		names = append(names, name)
@@ -146,7 +156,7 @@ func (l *loop) named(ids []kiel.Partition) string {
 func (l *loop) disagreements() (all []status.Disagreement) {
 	names := map[status.DisagreementKind][]string{}
 	for id, p := range l.parts {
-		names[p.blocked] = append(names[p.blocked], id.String())
+		names[p.by] = append(names[p.by], id.String())
 	}
 	for _, kind := range []status.DisagreementKind{status.OrphanClaim, status.PersistentClaim, status.UnreadableClaim} {
 		if len(names[kind]) > 0 {

@@ -8,7 +8,19 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/usercall"
+	"github.com/kielgo/kiel/session"
 )
+
+// still is an allocator that does nothing.
+type still struct {
+	Source
+	ses *session.Session
+}
+
+func (s still) Session() *session.Session { return s.ses }
+func (still) Group() string               { return "g" }
+func (still) Name() string                { return "a" }
+func (still) GroupPath() string           { return "/kiel/groups/g" }
 
 // A callback that has returned before the loop comes to hear that it is stuck is not.
 func TestCallbackThatReturnedAfterAll(t *testing.T) {

@@ -21,12 +21,14 @@ type Claim struct {
 	inc          *session.Incarnation
 	origin       origin
 
-	over   atomic.Bool             // released or lost
-	ctx    context.Context         //nolint:containedctx // the claim's lifetime
-	end    context.CancelCauseFunc // ends ctx
-	work   context.Context         //nolint:containedctx // the handlers' lifetime, a child of ctx
-	revoke context.CancelCauseFunc // ends work
-	said   bool                    // Claimed was told; of the telling goroutine alone
+	over     atomic.Bool             // released or lost
+	ctx      context.Context         //nolint:containedctx // the claim's lifetime
+	end      context.CancelCauseFunc // ends ctx
+	work     context.Context         //nolint:containedctx // the handlers' lifetime, a child of ctx
+	revoke   context.CancelCauseFunc // ends work
+	said     bool                    // Claimed was told; of the telling goroutine alone
+	opened   time.Time               // when the loop heard that it was told; of the loop alone, as is …
+	revoking bool                    // its handler was told to finish
 }
 
 // Topic returns the partition's topic.
@@ -78,10 +80,21 @@ func (c *Claim) TrustedAt() (at time.Duration, trusted bool) {
 // any more, or [ErrRevoked] after the handler returned and the claim is released.
 func (c *Claim) Context() context.Context { return c.ctx }
 
+// isOpen says whether Claimed was told of it.
+func (c *Claim) isOpen() bool { return !c.opened.IsZero() }
+
 // finish ends the claim; it is not trusted from now on.
 func (c *Claim) finish(cause error) {
 	c.over.Store(true)
 	c.end(cause)
+}
+
+// info describes an open claim.
+func (c *Claim) info() Info {
+	return Info{
+		Topic: c.id.Topic, Partition: c.id.ID, Token: c.token, Version: c.version,
+		Since: c.opened, Revoking: c.revoking, Reason: c.origin.reason, Previous: c.origin.previous,
+	}
 }
 
 // Info describes a claim.

@@ -22,21 +22,19 @@
 //
 // # State
 //
-//	       plan says mine           free: multi[set epoch, create owner]
-//	idle ──────────────────► claim ───────────────────────────────────► open
-//	 ▲                       │  ▲                                      │ │ │
-//	 │        held by another│  │that znode has gone                   │ │ │
-//	 │                       ▼  │                                      │ │ │
-//	 │                      waiting          plan says another's, Stop │ │ │ claim vanished, foreign
-//	 │                                      ┌──────────────────────────┘ │ │ epoch, trust ended
-//	 │                                      ▼         RebalanceTimeout   ▼ ▼
-//	 │  multi[check epoch, delete owner]  revoking ────────────────────► lost
-//	 └──────────── released ◄───────────────┘ handler returned            │
-//	 ▲                ▲                                                   │
-//	 │                └── still ours, not wanted ◄── look, after Sync ◄───┘
-//	 └──────────────────── gone ◄──────────────────────┘ └─► still ours and wanted: open, same token
+//	      the plan says mine      multi[set epoch, create owner]      the Observer was told
+//	Free ───────────────────► Claiming ───────────► Ours ──► Announcing ──────────────────► Open
+//	 ▲ ▲                       │ │ ▲                 ▲ │                  the plan says another's, │ │ somebody has changed
+//	 │ │ that is gone          │ │ │         it is   │ │ not wanted            or Stop             │ │ the claim's znodes,
+//	 │ └────────── Waiting ◄───┘ │ │ gone    ours    │ │                                           ▼ │ or trust has ended
+//	 │        another's exists   ▼ │                 │ │                                    Revoked  ▼
+//	 │                no answer: Unsure ──► Looking ─┘ │         the handler has returned │    Unsure, and no commit
+//	 │                     read, after a Sync          ▼         or RebalanceTimeout      ▼
+//	 └─────────────────────────────────────────── Releasing ◄──────────────────────── Closing
+//	               multi[check epoch, delete owner]            the Observer was told
 //
-// The answer to the multi proves the claim and has its token. A request without an answer goes to "look" too, as does one whose
+// These are the states of a claim in package machine, which decides what is next; docs/semantics.md has them in a table, with what
+// [Owner.Status] shows. The answer to the multi proves the claim and has its token. A request without an answer is looked at, as is one whose
 // answer comes in a later incarnation: the claim is possibly ours until a read after a Sync has shown it.
 //
 // Both znodes of a claim are watched, by session.DataWatches: they cost no request while nobody changes them. Besides, once per session

@@ -188,19 +188,6 @@ func TestHandlerReturns(t *testing.T) {
 	}
 }
 
-// A partition whose handler pauses is released at once.
-func TestRevokedWhileTheHandlerRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{handler: func(context.Context, *ownership.Claim) error { return errors.New("boom") }})
-		w.within(time.Minute, "a long pause", func() bool { return a.told(ownership.ErrHandler) == 8 })
-		w.assign(map[string]string{})
-		w.within(100*time.Millisecond, "released", func() bool { return w.holder("t:0") == 0 })
-	})
-}
-
 // An error that a handler returns after revocation is reported, the context's is not.
 func TestErrorAfterRevocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
-	"github.com/kielgo/kiel/zktest"
 )
 
 func TestHandOver(t *testing.T) {
@@ -136,22 +135,6 @@ func TestReleasedIsToldBeforeTheRelease(t *testing.T) {
 		if took < time.Second {
 			t.Errorf("released after %v", took)
 		}
-	})
-}
-
-// A plan that changes back while the handler drains does not save its claim from
-// being closed, but it is opened again.
-func TestPlanChangesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		a := w.owning("a", "t:0", memberOptions{drain: time.Second})
-		w.assign(map[string]string{})
-		time.Sleep(500 * time.Millisecond)
-		w.assign(map[string]string{"a": "t:0"})
-		time.Sleep(2 * time.Second)
-		a.owns(time.Second, "t:0")
-		w.wantEvents("a", "t:0", "joined claimed revoking released claimed")
 	})
 }
 
@@ -292,36 +275,6 @@ func TestNewestPlanIsAsked(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A claim whose release has waited for another, and that the plan has given back meanwhile, is not released.
-func TestPlanChangesBackBeforeTheRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		a := w.owning("a", "t:0 t:1", memberOptions{})
-		time.Sleep(time.Second)
-		token, gate := a.token("t:1"), make(chan struct{})
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if releases(*r) {
-				<-gate
-			}
-			return zktest.Action{}
-		})
-		w.assign(map[string]string{"a": "t:1"})
-		time.Sleep(100 * time.Millisecond) // t:0 is being released
-		w.assign(map[string]string{})
-		time.Sleep(100 * time.Millisecond) // t:1 comes next
-		w.assign(map[string]string{"a": "t:1"})
-		time.Sleep(100 * time.Millisecond)
-		close(gate)
-		w.within(time.Second, "t:0 is released", func() bool { return w.holder("t:0") == 0 })
-		a.owns(time.Second, "t:1")
-		w.wantEvents("a", "t:1", "joined claimed revoking released claimed")
-		if _, epoch, _ := w.srv.Get(epochs + "/t:1"); a.token("t:1") != token || epoch.Version != 1 {
-			t.Errorf("t:1 was released: token %d after %d, claimed %d times", a.token("t:1"), token, epoch.Version)
-		}
-	})
 }
 
 // Two members of one session hold their claims apart.

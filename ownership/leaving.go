@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -36,14 +36,7 @@ func (l *loop) run(ctx context.Context) error {
 	l.handle(ctx)
 
 	errs := l.abandon()
-	left := Event{Kind: Left, Version: l.version(), Err: exported(l.err)}
-	if l.err == nil {
-		left.Reason = status.NewReason(status.Stopped)
-	}
-	if l.zk != nil {
-		left.Session = l.zk.SessionID()
-	}
-	l.say(left)
+	l.sayLeft()
 	observed := l.o.users.observer.Close()
 	bound, cancelBound := context.WithDeadline(l.base, l.deadline)
 	defer cancelBound()
@@ -54,32 +47,7 @@ func (l *loop) run(ctx context.Context) error {
 	stopAllocator()
 	close(l.done)
 	cancel()
-	workersDone := make(chan struct{})
-	go func() {
-		defer close(workersDone)
-		l.wg.Wait()
-	}()
-	reported := l.o.users.onError.Close()
-	for _, part := range []struct {
-		done <-chan struct{}
-		name string
-	}{
-		{observed, "the observer"},
-		{reported, "the error callback"},
-		{workersDone, "the accept callback"},
-		{allocatorDone, "the allocator"},
-	} {
-		select {
-		case <-part.done:
-			continue
-		case <-bound.Done():
-		}
-		select {
-		case <-part.done: // after all
-		default:
-			errs = append(errs, fmt.Errorf("%w: %s has not returned", ErrStuck, part.name))
-		}
-	}
+	errs = append(errs, l.await(bound, observed, allocatorDone)...)
 	l.o.users.observer.Discard()
 	l.o.users.onError.Discard()
 	l.clearMetrics()
@@ -89,6 +57,58 @@ func (l *loop) run(ctx context.Context) error {
 	default:
 	}
 	return errors.Join(append([]error{l.err}, errs...)...)
+}
+
+// await waits for what runs beside the loop, until ctx ends, and says what has not ended then.
+func (l *loop) await(ctx context.Context, observed, allocatorDone <-chan struct{}) (errs []error) {
+	workersDone := make(chan struct{})
+	go func() {
+		defer close(workersDone)
+		l.wg.Wait()
+	}()
+	for _, part := range []struct {
+		done <-chan struct{}
+		name string
+	}{
+		{observed, "the observer"},
+		{l.o.users.onError.Close(), "the error callback"},
+		{workersDone, "the accept callback"},
+		{allocatorDone, "the allocator"},
+	} {
+		select {
+		case <-part.done:
+			continue
+		case <-ctx.Done():
+		}
+		select {
+		case <-part.done: // after all
+		default:
+			errs = append(errs, fmt.Errorf("%w: %s has not returned", ErrStuck, part.name))
+		}
+	}
+	return errs
+}
+
+// sayLeft tells the Observer that this member has left.
+func (l *loop) sayLeft() {
+	left := Event{Kind: Left, Version: l.version(), Err: exported(l.err)}
+	if l.err == nil {
+		left.Reason = status.NewReason(status.Stopped)
+	}
+	if l.zk != nil {
+		left.Session = l.zk.SessionID()
+	}
+	l.say(left)
+}
+
+// departure is how far the member is with leaving.
+type departure struct {
+	phase    phase
+	err      error // with which Run ends
+	deadline time.Time
+	overdue  map[kiel.Partition]time.Time // since when the handlers are to return that the cause of Run's end names
+
+	stopAllocator context.CancelFunc
 }
 
 // startLeaving removes the member znode; then all is revoked.
@@ -149,10 +169,10 @@ func (l *loop) drainAll() {
 	l.setDeadline()
 	l.setLevel(slices.Collect(maps.Values(l.parts)))
 	for _, p := range l.parts {
-		if p.overtime != nil && !p.stuck {
+		if p.overtime != nil && p.Handler != machine.Stuck {
 			l.expectReturn(p) // there may be less time now
 		}
-		l.step(p)
+		l.take(p, machine.Viewed, nil)
 	}
 }
 
@@ -177,16 +197,16 @@ func (l *loop) abandon() (errs []error) {
 		if p.overtime != nil {
 			p.overtime.Stop()
 		}
-		if p.running {
-			errs = append(errs, &StuckError{Partition: id, For: time.Since(p.endedAt)})
+		if p.Handler != machine.None && p.Handler != machine.Resting {
+			errs = append(errs, &StuckError{Partition: id, For: time.Since(p.asked)})
 		}
-		if l.zk != nil && (p.held != heldNot || p.busy == claiming) {
+		if l.zk != nil && !p.Stale && p.Claim != machine.Free && p.Claim != machine.Waiting {
 			standing++
 		}
 		if c := p.claim; c != nil {
-			cause := operr.Because(ErrLost, ErrStuck)
-			l.sayOf(c, l.event(Lost, c, status.NewReason(status.Stuck), cause), nil)
-			l.drop(p, status.Stuck, cause)
+			t := turn{part: p, claim: c, in: machine.Overtime, err: ErrStuck}
+			l.do(t, machine.TellLost)
+			l.do(t, machine.End)
 		}
 	}
 	if standing > 0 {

@@ -18,7 +18,7 @@ type origin struct {
 func (l *loop) origin(p *part) origin {
 	self := l.o.source.Name()
 	if p.again != "" {
-		previous := p.holder
+		previous := p.owner
 		if previous == "" && !p.between {
 			previous = self
 		}
@@ -26,17 +26,17 @@ func (l *loop) origin(p *part) origin {
 	}
 	move, ok := l.plan.move(p.id)
 	if !ok {
-		return origin{p.holder, status.NewReason(status.Unknown)}
+		return origin{p.owner, status.NewReason(status.Unknown)}
 	}
 	from, reason := status.Shown(move.From), move.Reason
 	switch {
-	case p.holder == "":
-	case reason.Code == status.MemberGone && p.holder == from && !l.plan.member(move.From):
+	case p.owner == "":
+	case reason.Code == status.MemberGone && p.owner == from && !l.plan.member(move.From):
 		reason = status.NewReason(status.MemberLeft, move.From) // one that expires takes its claims with it
-	case reason.Code == status.Started && p.holder != self:
+	case reason.Code == status.Started && p.owner != self:
 		reason = status.NewReason(status.MemberJoined, self) // as the others have it
 	}
-	return origin{cmp.Or(p.holder, from), reason}
+	return origin{cmp.Or(p.owner, from), reason}
 }
 
 // destination returns where a partition that is not kept goes, as status.Shown has it and "" when that is not known, and why.

@@ -43,7 +43,7 @@ func TestOrigin(t *testing.T) {
 		"started, our old session had it":       {move: start, holder: "self", previous: "self", reason: "started"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &loop{o: &Owner{source: named{name: "self"}}, plan: &plan{
+			l := &loop{o: &Owner{source: named{name: "self"}}, plans: plans{plan: &plan{
 				move: func(kiel.Partition) (m allocator.Move, ok bool) {
 					if c.move != nil {
 						m = *c.move
@@ -51,8 +51,8 @@ func TestOrigin(t *testing.T) {
 					return m, c.move != nil
 				},
 				member: func(name string) bool { return len(c.members) > 0 && c.members[0] == name },
-			}}
-			got := l.origin(&part{id: id, again: c.again, holder: c.holder})
+			}}}
+			got := l.origin(&part{id: id, notes: notes{again: c.again, obstacle: obstacle{owner: c.holder}}})
 			if got.previous != c.previous || got.reason.String() != c.reason {
 				t.Errorf("%q, %q; want %q, %q", got.previous, got.reason, c.previous, c.reason)
 			}
@@ -76,7 +76,7 @@ func TestDestination(t *testing.T) {
 		"it stops, another has it": {phase: draining, owner: "x", move: joined, next: "x", reason: "stopped"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &loop{o: &Owner{source: named{name: "self"}}, phase: c.phase, plan: &plan{
+			l := &loop{o: &Owner{source: named{name: "self"}}, departure: departure{phase: c.phase}, plans: plans{plan: &plan{
 				reason: status.NewReason(status.TopicRemoved, "t"),
 				owner:  func(kiel.Partition) (string, bool) { return c.owner, c.owner != "" },
 				move: func(kiel.Partition) (m allocator.Move, ok bool) {
@@ -85,7 +85,7 @@ func TestDestination(t *testing.T) {
 					}
 					return m, c.move != nil
 				},
-			}}
+			}}}
 			if next, reason := l.destination(&part{id: id}); next != c.next || reason.String() != c.reason {
 				t.Errorf("%q, %q; want %q, %q", next, reason, c.next, c.reason)
 			}

@@ -2,11 +2,11 @@ package ownership
 
 import (
 	"context"
-	"time"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/ownership/internal/claims"
+	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -27,16 +27,30 @@ func (l *loop) followPlans(ctx context.Context) {
 			refused[id] = operr.New("", "", id.String(), operr.Because(ErrUnclaimed, err))
 		}
 		l.post(func() {
-			l.plan, l.refused = p, refused
+			l.plan, l.refusals = p, refused
 			l.usePlan()
 		})
 	}
 }
 
-// usePlan acts on the plan if it was made under the incarnation that is trusted
-// now. One made under another says nothing.
+// plans are the plans of the allocator, as the loop knows them.
+type plans struct {
+	plan     *plan                    // the newest
+	refusals map[kiel.Partition]error // of plan: what can't be claimed
+	used     *plan                    // that was acted on last
+	told     map[kiel.Partition]bool  // OnError was told that these can't be claimed
+	joinedIn int64                    // the session in which Joined was told
+}
+
+// usable reports whether the newest plan can be acted on: it was made under the incarnation that is trusted now. One made under another
+// says nothing. When the incarnation has ended, the loop is about to hear of it, and a plan that gives us nothing means only that.
+func (l *loop) usable() bool {
+	return l.plan != nil && l.inc != nil && l.plan.inc == l.inc && l.inc.Context().Err() == nil
+}
+
+// usePlan acts on the newest plan, if that can be acted on and was not.
 func (l *loop) usePlan() {
-	if !l.planned() || l.used == l.plan {
+	if !l.usable() || l.used == l.plan {
 		return
 	}
 	l.used = l.plan
@@ -50,10 +64,9 @@ func (l *loop) usePlan() {
 	var gained, lost []*part
 	mine, topics := make(map[kiel.Partition]bool, len(l.plan.mine)), make(map[string]bool)
 	for _, id := range l.plan.mine {
-		if l.refused[id] == nil {
+		if l.refusals[id] == nil {
 			mine[id], topics[id.Topic] = true, true
-			if p := l.part(id); !p.want {
-				p.want, p.due = true, time.Now()
+			if p := l.part(id); !p.Mine {
 				gained = append(gained, p)
 			}
 		}
@@ -62,16 +75,18 @@ func (l *loop) usePlan() {
 		l.o.metrics.owned.plan(topics)
 	}
 	for id, p := range l.parts {
-		p.outdated = false
-		if p.want && !mine[id] {
-			p.want, p.between = false, true
+		if p.Mine && !mine[id] {
 			lost = append(lost, p)
 		}
 	}
 	l.setLevel(gained)
 	l.setLevel(lost)
-	for _, p := range l.parts {
-		l.step(p)
+	for id, p := range l.parts {
+		in := machine.PlanOther
+		if mine[id] {
+			in = machine.PlanMine
+		}
+		l.take(p, in, nil)
 	}
 	l.reportRefused()
 }
@@ -80,7 +95,7 @@ func (l *loop) usePlan() {
 func (l *loop) reportRefused() {
 	names, others := 0, 0
 	for _, id := range l.plan.mine {
-		err := l.refused[id]
+		err := l.refusals[id]
 		if err == nil {
 			continue
 		}
@@ -95,7 +110,7 @@ func (l *loop) reportRefused() {
 		}
 	}
 	for id := range l.told {
-		if l.refused[id] == nil {
+		if l.refusals[id] == nil {
 			delete(l.told, id)
 			l.recovered(troubleUnclaimed, id.String())
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -127,15 +128,16 @@ func merge(p *status.Partition, planned status.Partition) {
 // status describes the partitions of this member.
 func (l *loop) status() ownStatus {
 	own := ownStatus{disagreements: l.disagreements()}
+	v := l.view()
 	for id, p := range l.parts {
-		if p.stuck {
+		if p.Handler == machine.Stuck {
 			own.stuck = append(own.stuck, id.String())
 		}
-		if l.keep(p) || p.claim != nil || p.held != heldNot { // else a handler runs for what is no more ours
-			own.partitions = append(own.partitions, l.statusOf(p))
+		if p.Keep(v) || p.Claim != machine.Free { // else a handler runs for what is no more ours
+			own.partitions = append(own.partitions, l.statusOf(p, v))
 		}
 	}
-	for id, err := range l.refused {
+	for id, err := range l.refusals {
 		if l.parts[id] == nil {
 			own.partitions = append(own.partitions, status.Partition{
 				Topic: status.Shown(id.Topic), Partition: id.ID, State: status.Blocked, WaitsFor: status.ShownText(err.Error()),
@@ -147,48 +149,48 @@ func (l *loop) status() ownStatus {
 }
 
 // statusOf describes a partition.
-func (l *loop) statusOf(p *part) status.Partition {
+func (l *loop) statusOf(p *part, v machine.View) status.Partition {
 	s := status.Partition{Topic: status.Shown(p.id.Topic), Partition: p.id.ID}
-	s.State, s.WaitsFor = l.stateOf(p)
-	if c := p.claim; c != nil && p.opened {
-		since, reason := p.openedAt.UTC(), c.origin.reason.Clone()
-		if p.revoked {
+	s.State, s.WaitsFor = p.stateOf(v)
+	if c := p.claim; c != nil && c.isOpen() {
+		since, reason := c.opened.UTC(), c.origin.reason.Clone()
+		if c.revoking {
 			reason = p.goes.Clone()
 		}
 		s.Owner, s.Since, s.Token, s.Previous, s.Reason = l.o.source.Name(), &since, c.token, status.Shown(c.origin.previous), &reason
-		s.Times = &status.Times{Claim: p.wait.Seconds()}
+		s.Times = &status.Times{Claim: p.took.Seconds()}
 	}
 	return s
 }
 
-// stateOf returns where a partition stands, and what it waits for if its handler is not at work.
-func (l *loop) stateOf(p *part) (state status.State, waitsFor string) {
+// stateOf returns where a partition is, and what it waits for if its handler is not at work.
+func (p *part) stateOf(v machine.View) (state status.State, waitsFor string) {
 	switch {
-	case p.revoked:
+	case p.Claim == machine.Revoked:
 		return status.Revoking, "its handler"
-	case p.opened && p.resting:
+	case p.Claim == machine.Open && p.Handler == machine.Resting:
 		return status.Resting, "a pause after its handler returned"
-	case p.opened:
+	case p.Claim == machine.Open:
 		return status.Owned, ""
-	case !l.keep(p):
+	case !p.Keep(v):
 		return status.Revoking, "the release of its claim"
-	case p.running:
+	case p.Handler != machine.None:
 		return status.Blocked, "its handler for an earlier claim, which has not returned"
-	case l.inc == nil:
+	case !v.Trusted:
 		return status.Claiming, "trust in the ZooKeeper session"
-	case p.blocked == status.PersistentClaim:
+	case p.by == status.PersistentClaim:
 		return status.Blocked, "a znode that no session owns, in the place of its claim: it has to be deleted by hand"
-	case p.blocked == status.UnreadableClaim:
+	case p.by == status.UnreadableClaim:
 		return status.Blocked, fmt.Sprintf("a znode of session 0x%x in the place of its claim, which is no member's: end that process", uint64(p.other.session))
-	case p.blocked == status.OrphanClaim:
-		return status.Blocked, fmt.Sprintf("the claim of %s in session 0x%x, which is no member's: end that process", p.holder, uint64(p.other.session))
-	case p.busy == waiting && p.holder != "":
-		return status.Waiting, "the claim of " + status.Shown(p.holder)
-	case p.busy == waiting:
+	case p.by == status.OrphanClaim:
+		return status.Blocked, fmt.Sprintf("the claim of %s in session 0x%x, which is no member's: end that process", p.owner, uint64(p.other.session))
+	case p.Claim == machine.Waiting && p.owner != "":
+		return status.Waiting, "the claim of " + status.Shown(p.owner)
+	case p.Claim == machine.Waiting:
 		return status.Waiting, "the claim of another"
-	case p.noRoom:
+	case p.NoRoom:
 		return status.Blocked, "room for its claim in the ZooKeeper session"
-	case p.paused:
+	case p.Paused:
 		return status.Claiming, "a pause after an error: " + status.ShownText(p.trouble.Error())
 	default:
 		return status.Claiming, ""

@@ -1,10 +1,13 @@
 package ownership
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/session"
 )
 
 // The kinds of troubles, as logs and Status name them.
@@ -50,6 +53,23 @@ func (l *loop) warn(kind, about string, err error) {
 // recovered ends the trouble of that kind, if there is any.
 func (l *loop) recovered(kind, about string) { l.o.troubles.OK(kind, about) }
 
+// reportRoom tells of the partitions for which the session has no room.
+func (l *loop) reportRoom() {
+	full := 0
+	for _, p := range l.parts {
+		full += one(p.NoRoom)
+	}
+	switch full {
+	case l.fullTold:
+	case 0:
+		l.recovered(troubleRoom, "")
+	default:
+		l.o.metrics.claimFailed.Inc()
+		l.failed(troubleRoom, "", operr.Because(fmt.Errorf("%w: %d partitions", ErrUnclaimed, full), session.ErrEphemeralBudget))
+	}
+	l.fullTold = full
+}
+
 // maxLines is how many partitions that move at once have lines of their own at level Info; the allocator's line has the counts of more.
 const maxLines = 16
 
@@ -67,11 +87,11 @@ func (l *loop) setLevel(parts []*part) {
 // limitVanished is setLevel for a claim that has vanished, with the others of the last seconds.
 func (l *loop) limitVanished(p *part) {
 	if time.Since(l.vanishedAt) > 10*time.Second {
-		l.vanishedAt, l.vanished = time.Now(), 0
+		l.vanishedAt, l.vanishedCount = time.Now(), 0
 	}
-	l.vanished++
+	l.vanishedCount++
 	p.level = slog.LevelInfo
-	if l.vanished > maxLines {
+	if l.vanishedCount > maxLines {
 		p.level = slog.LevelDebug
 	}
 }

@@ -41,7 +41,7 @@ func (u *unowned) look(p *plan, names claims.Names, at time.Time) (count int, ol
 
 // countUnowned shows in the metrics which partitions are without an owner.
 func (l *loop) countUnowned(names claims.Names, at time.Time) {
-	if l.planned() && l.plan.joined {
+	if l.usable() && l.plan.joined {
 		l.o.metrics.showUnowned(l.unowned.look(l.plan, names, at))
 	}
 }
