@@ -446,3 +446,30 @@ func TestClaimThatVanishesAgainAndAgain(t *testing.T) {
 		}
 	})
 }
+
+// Trust that is regained says nothing of the plan: Accept takes its time over the first one.
+func TestTrustRegainedBeforeAPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.assign(map[string]string{"a": "t:0 t:1"})
+		var slow atomic.Bool
+		a := w.join("a", memberOptions{Options: ownership.Options{Accept: func(kiel.Partition) error {
+			if slow.Load() {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		}}})
+		b := w.join("b", memberOptions{})
+		a.owns(5*time.Second, "t:0 t:1")
+		time.Sleep(15 * time.Second)
+		w.srv.FreezeClock()
+		w.within(15*time.Second, "trust ends", func() bool { return a.owned() == "" })
+		slow.Store(true)
+		w.assign(map[string]string{"a": "t:0", "b": "t:1"})
+		w.srv.Thaw()
+		b.owns(20*time.Second, "t:1")
+		a.owns(10*time.Second, "t:0")
+		w.wantEvents("a", "t:1", "joined claimed untrusted")
+	})
+}

@@ -205,8 +205,8 @@ func (l *loop) abandon() (errs []error) {
 		}
 		if c := p.claim; c != nil {
 			t := turn{part: p, claim: c, in: machine.Overtime, err: ErrStuck}
-			l.do(t, machine.TellLost)
 			l.do(t, machine.End)
+			l.do(t, machine.TellLost)
 		}
 	}
 	if standing > 0 {

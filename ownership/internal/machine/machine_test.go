@@ -333,7 +333,7 @@ func (r *rules) ofAction(w world, s step, a Action) {
 		r.add(!w.Trusted || w.Alive, "told that it is released")
 		r.add(w.Valid, "told before its context ended")
 	case TellLost:
-		r.add(w.Valid && s.in == Overtime, "told before its context ended")
+		r.add(w.Valid, "told before its context ended")
 	case End:
 		r.add(!w.Valid, "ended without a claim")
 	case ExpectReturn:

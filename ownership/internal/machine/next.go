@@ -88,18 +88,14 @@ func (p Part) apply(v View, in Input) (Part, []Action) {
 
 // applySession takes note of what happened to the session. What existed in a ZooKeeper session that is over is gone.
 func (p Part) applySession(in Input) (Part, []Action) {
-	switch in {
-	case NewSession, SessionEnd:
-		p.NoRoom, p.Tried, p.Foreign = false, false, false
-		if p.Stale = p.Claim.underWay(); !p.Stale {
-			return p.drop(Free)
+	if in == NewSession || in == SessionEnd {
+		p.NoRoom, p.Stale = false, p.Claim.underWay()
+		if p.Stale {
+			return p, nil
 		}
-		return p, nil
-	case Trust:
-		p.Tried = false
-	default:
+		return p.drop(Free)
 	}
-	p.Late = p.Late || p.Claim.underWay()
+	p.Late = p.Claim.underWay()
 	if p.HasClaim() || p.Claim == Ours {
 		return p.drop(Unsure) // somebody may end it while nothing is watched
 	}
@@ -140,7 +136,7 @@ func (p Part) applyAnswer(v View, in Input) (Part, []Action) {
 // applyVanished: somebody has removed an open claim, or changed its znodes.
 func (p Part) applyVanished(in Input) (Part, []Action) {
 	p, do := p.drop(Unsure)
-	do = append([]Action{TellLost}, do...)
+	do = append(do, TellLost)
 	if in == VanishedAgain {
 		p, more := p.pause()
 		return p, append(do, more...)
@@ -152,7 +148,7 @@ func (p Part) applyVanished(in Input) (Part, []Action) {
 func (p Part) applyHandler(v View, in Input) (Part, []Action) {
 	switch in {
 	case Returned:
-		if p.Handler == Running && p.Claim == Open && v.Trusted { // else Distrust is on its way, and why it has returned
+		if p.Claim == Open && v.Trusted { // else Distrust is on its way, and why it has returned
 			p.Handler = Resting
 			return p, []Action{Rest}
 		}
