@@ -105,10 +105,10 @@ func (n *notHonoured) group(c, d *sarama.Config) {
 		"Timeout of session.Options says how long a member may be silent; with NewGroup it is in Options.Session")
 	duration(n, "Consumer.Group.Heartbeat.Interval", g.Heartbeat.Interval, was.Heartbeat.Interval, false,
 		"the session proves itself alive six times in its timeout")
-	if g.Rebalance.Strategy != nil {
+	if g.Rebalance.Strategy != nil && isEager(c) {
 		n.note("Consumer.Group.Rebalance.Strategy", strategyNames([]sarama.BalanceStrategy{g.Rebalance.Strategy}), "Options.Func divides the partitions")
 	}
-	if names := strategyNames(g.Rebalance.GroupStrategies); names != strategyNames(was.Rebalance.GroupStrategies) {
+	if names := strategyNames(g.Rebalance.GroupStrategies); names != strategyNames(was.Rebalance.GroupStrategies) && isEager(c) {
 		n.note("Consumer.Group.Rebalance.GroupStrategies", names, "Options.Func and AlsoFuncs divide the partitions")
 	}
 	if g.Rebalance.Retry.Max != was.Rebalance.Retry.Max {

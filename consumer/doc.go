@@ -36,6 +36,27 @@
 // is closed in this order: Messages ends → the handler returns → its marks are committed → the claim is released. When a call
 // ends and the member stays, the claim is not released: the next call opens the partition again, from Options.Fence on.
 //
+// # Eager and incremental sessions
+//
+// Sessions of Consume are eager or incremental, by sarama's own rule: incremental if all strategies in Config support the cooperative
+// protocol, as sarama.NewBalanceStrategyCooperativeSticky does; else eager, which is the default. Rebalance.Strategy counts before
+// GroupStrategies. With Options.ReopenPartition sessions are incremental, and Run always works so. Members of both kinds share a
+// group. docs/sessions.md says which kind is for whom.
+//
+// An eager session is for handlers that make state in Setup from Claims, or end with the session's Context. Setup is called when the
+// member holds the partitions that the plan gives to it; Consume waits a second at most for those that others have not given back
+// yet. Claims is exactly what is held, from Setup to Cleanup. When that changes, the session ends: Context with the cause
+// sarama.ErrRebalanceInProgress, then Messages; when each ConsumeClaim has returned, Cleanup is called; then marks are committed, what
+// moves is released, and Consume returns nil. What stays is kept, and the next call goes on with it. A partition that is lost ends
+// the session too, with the cause sarama.ErrSessionHeartbeatFailed. A partition that is gained ends it when all gained ones are held, or
+// a second after the first; but not a session that is younger than a second, or, when sessions follow each other faster, than up to 10 s.
+//
+// The Cleanup of a former owner has returned before Setup is called here if that owner is eager too, did not lose its claim, and its
+// Cleanup returned in the first half of its time ("The last commit" below). State that it writes then is complete. That does not
+// hold beside incremental members, members of earlier versions or of Python, and after a crash.
+//
+// An incremental session lasts as long as its call. It takes and gives single partitions, and the others go on.
+//
 // Offsets are stored in Kafka, under the group's name, so the usual tools show them. The member commits them without joining a
 // group of Kafka's protocol: one request every CommitInterval for all marked partitions, and one request at once for partitions
 // that are given up together, or more where one would be too large for Kafka. A commit's metadata is
@@ -197,41 +218,44 @@
 //
 //   - Panics: A panic of ConsumeClaim, Setup or Cleanup ends the process with sarama. Here it is an error like any other
 //     (ownership.ErrCallback), and so is runtime.Goexit: a defect of one handler must not end the work of all.
-//   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here, if ctx ended the call, handlers
-//     have StopTimeout. If a ConsumeClaim ended it, they have RebalanceTimeout; then the member leaves, which takes StopTimeout
-//     at most. Consume then returns an ownership.ErrStuck, and so does a Close that has waited for them. Cleanup is not called if a
-//     ConsumeClaim still runs or no time is left: a process that is asked to stop must be able to stop.
-//   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, sarama's member
-//     leaves the group, and its session ends. Here the member loses that partition (ownership.ErrStuck), and the others go on.
-//   - The session of ConsumeClaim: sarama gives Setup, Cleanup and each ConsumeClaim the same session, whose Context ends for all
-//     at once: at a rebalance with the default strategy, and not before the end of the call with cooperative-sticky. Here each
-//     ConsumeClaim is given a session of its own. Its Context also ends with the partition, when that is revoked or lost, or
-//     can't be read any more: work under it must not go on when the partition may be another member's. Its cause wraps
-//     ownership.ErrRevoked or ownership.ErrLost then. Marks and commits work on until ConsumeClaim returns. To finish the message
-//     in hand after a revocation, work under the Context of [Claim], which ends with the claim. Work that Setup starts under its
-//     session's Context goes on until the call ends.
-//   - Rebalances: With sarama's default strategy each rebalance ends the session, and Consume returns. Here a rebalance ends the
-//     revoked partitions alone, as with cooperative-sticky (KIP-429): what a member keeps need not stop. Setup is not called
-//     again then. So a handler that makes state for its partitions makes it when ConsumeClaim begins: a partition may come later,
-//     or come back after another member has read on in it.
-//   - Claims in Setup: With sarama they are claimed. Here they are about to be: a former owner may still be at work, and
-//     ConsumeClaim is called when it has finished. Setup need not wait for other members.
+//   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here handlers, Setup and Cleanup have
+//     RebalanceTimeout when their session has ended, and StopTimeout when the member leaves. Then Consume returns an
+//     ownership.ErrStuck, and so does a Close that has waited for them. Cleanup is not called while a ConsumeClaim still runs: a
+//     process that is asked to stop must be able to stop. The next Consume waits until what was abandoned has returned.
+//   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, the member leaves
+//     the group, with sarama as here. Here, in an incremental session, it loses that partition alone (ownership.ErrStuck), and the
+//     others go on. If the plan gives the partition back to this member meanwhile, the session ends, and Consume returns
+//     sarama.ErrRebalanceTimedOut: it would stay without an owner.
+//   - The session of ConsumeClaim: In an incremental session each ConsumeClaim is given a session of its own. Its Context also ends
+//     with the partition, when that is revoked or lost, or can't be read any more: work under it must not go on when the partition
+//     may be another member's. Its cause wraps ownership.ErrRevoked or ownership.ErrLost then. With sarama's cooperative-sticky
+//     there is one session, whose Context does not end before the call. Work that Setup starts under its session's Context goes on
+//     until the call ends. Marks and commits work on until ConsumeClaim returns. To finish the message in hand after a revocation,
+//     work under the Context of [Claim], which ends with the claim.
+//   - Rebalances: With sarama each rebalance ends the sessions of all members, or, with cooperative-sticky, is a new generation for
+//     all. Here it ends the sessions of members whose own partitions change, or, incremental, closes those that move alone: nobody
+//     waits for what does not concern him. A partition that moves need not wait for the slowest handler of its member; see The last
+//     commit.
+//   - Claims in Setup: With sarama they are claimed. So they are here in an eager session. In an incremental one they are about to
+//     be: a former owner may still be at work, and ConsumeClaim is called when it has finished. Setup need not wait for other
+//     members.
 //   - Sessions that fail quickly: sarama begins the next session at once. Here, if a handler or Setup has ended a session, the
 //     next one begins at the earliest one second after the failed one began: a session that fails at once must not keep the
 //     members busy. A ConsumeClaim that returns within that second is reported at once. It ends its session when the second is
 //     over, so that the other partitions are consumed meanwhile.
 //   - The error of the context: When ConsumeClaim or Cleanup returns the error of a context that has ended, sarama sends it to
 //     Errors. Here it is no error: the handler did what it was asked to. Consume still returns such an error of Cleanup.
-//   - The last commit: sarama commits after Cleanup, for all partitions. Here each partition is committed when its ConsumeClaim
-//     has returned. If it is revoked or the member leaves, it is then released, so that its next owner need not wait for the
-//     slowest handler; Cleanup comes after all. A mark made after ConsumeClaim has returned is stored in two cases: (1) a
-//     ConsumeClaim has ended the call; (2) AutoCommit is off and the member leaves, until half of the smaller of StopTimeout and
-//     RebalanceTimeout. In all other cases mark before ConsumeClaim returns.
+//   - The last commit: sarama commits after Cleanup, for all partitions, and so does an eager session here. But from half of its time
+//     on, or 20 s before its end if that is later, a partition that moves and whose ConsumeClaim has returned is committed and released
+//     without waiting for Cleanup, so that one slow handler does not keep all from the others; later marks of it have no effect. An
+//     incremental session commits each partition when its ConsumeClaim has returned. If it is revoked or the member leaves, it is then
+//     released; Cleanup comes after all. There a mark made after ConsumeClaim has returned is stored in two cases: (1) a ConsumeClaim
+//     has ended the call; (2) AutoCommit is off and the member leaves, until half of the smaller of StopTimeout and RebalanceTimeout.
 //   - Start positions: sarama stores nothing before the first mark, and InitialOffset may be OffsetOldest or OffsetNewest. Here
 //     InitialOffset is an offset, and it is committed before the first message is handed out, so that where a partition starts is
-//     not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without. A Commit in Setup
-//     does not store it: the partition may be another member's then. If the partition goes to another member before it is opened,
-//     the mark has no effect.
+//     not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without, or by a Commit in Setup.
+//     In an incremental session, and with Fence, such a Commit stores nothing: the partition may be another member's then. If it
+//     goes to another member before it is opened, the mark has no effect.
 //   - Metadata: sarama stores the text of a mark as it is, and not the offset if the text is too long for Kafka. Here this package
 //     puts a prefix before it, which has the topic's id and the owner's token; see Overview. An offset whose text is too long is
 //     stored without the text ([MaxMetadata]): a text that is lost must not cost the position.
@@ -248,9 +272,10 @@
 //     committed; with ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
 //   - Deleted topics: sarama's session ends, and Consume returns an error sooner or later. Here the topic is reported
 //     (ErrTopicMissing), and its partitions wait for it to be created again; other topics go on.
-//   - Lost memberships: When Kafka forgets a member, sarama's session ends, and Consume returns nil. Here the member joins again
-//     by itself: its partitions are closed and opened again in the same session, and that is reported. A session ends with
-//     sarama.ErrSessionHeartbeatFailed only when the member can't join again.
+//   - Lost memberships: When Kafka forgets a member, sarama's session ends, and Consume returns nil; the next call joins again. So
+//     does an eager session here, and the member joins again by itself. An incremental session goes on: its partitions are closed
+//     and opened again, and that is reported. Both end with sarama.ErrSessionHeartbeatFailed, which wraps the reason. An eager session
+//     without partitions survives.
 //   - Kafka out of reach: sarama reports an error for each partition, the session ends, and Consume returns an error. Here the
 //     session goes on, and reads again when Kafka is back; the log says why it waits, every 10 s, and when it has recovered. The
 //     connection to ZooKeeper says who owns what meanwhile. With Options.LeaveWithoutKafkaAfter the member leaves then, and the
@@ -268,8 +293,8 @@
 //     is revoked or lost: it may be another member's by then.
 //
 // docs/sarama-config.md says what becomes of each field of Config. The default of some means something else here:
-// Consumer.Offsets.Initial and Group.Rebalance.GroupStrategies have counterparts in [Options], which start at the first message
-// and divide by [allocfn.Balanced]; timeouts of Net are 10 s at most; topics are refreshed once a minute at least, and never
+// Consumer.Offsets.Initial has a counterpart in [Options], which starts at the first message, and Group.Rebalance.GroupStrategies says
+// only which kind of sessions Consume has: [allocfn.Balanced] divides; timeouts of Net are 10 s at most; topics are refreshed once a minute at least, and never
 // created. Other fields that are set and not honoured, such as Consumer.Group.InstanceId and Session.Timeout, are named in one
 // warning that New, NewGroup and NewFromClient log, with what to use instead.
 //

@@ -248,6 +248,9 @@ func (d *driver) act(a sessions.Action) {
 		d.left = time.Now()
 		d.leave(a.Cause)
 	case sessions.Return:
+		if d.state.Over {
+			d.reportAbandoned()
+		}
 		d.call.finish(a.Cause)
 		if d.state.Phase != sessions.Out { // else the call returns when the member has left
 			d.call = nil
@@ -332,6 +335,15 @@ func (d *driver) leave(cause sessions.Cause) {
 		d.call.stuck = err
 	}
 	d.member.leave(err)
+}
+
+// reportAbandoned reports Setup or Cleanup, if it still runs.
+func (d *driver) reportAbandoned() {
+	for _, kind := range d.member.users.Kinds() {
+		if kind == callSetup || kind == callCleanup {
+			d.member.users.reportStuck(usercall.Callback{Kind: kind}, time.Since(d.ended))
+		}
+	}
 }
 
 // setTimers starts and stops the timers. d.mu is held.

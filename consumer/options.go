@@ -59,8 +59,8 @@ type Options struct {
 	Name string
 
 	// Config is sarama's configuration: security, client id, protocol version, fetch sizes, interceptors, isolation level. It is
-	// copied and never written to. nil is sarama.NewConfig with client id "kiel" and version 3.6. docs/sarama-config.md says how
-	// each field is used. One warning names the fields that are set and not honoured.
+	// copied and never written to. nil is sarama.NewConfig with client id "kiel" and version 3.6. Its strategies say which kind of
+	// sessions Consume has, eager unless all are cooperative. docs/sarama-config.md says how each field is used. One warning names the fields that are set and not honoured.
 	Config *sarama.Config
 
 	// From is where a partition without a committed offset starts.
@@ -87,8 +87,8 @@ type Options struct {
 	Zone string
 
 	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition was revoked, or its session has ended. After a
-	// revocation the partition is then lost. After the end of a session that a ConsumeClaim ended, the member leaves, which takes
-	// StopTimeout at most, and Consume returns an ownership.ErrStuck. If ctx ended the call, handlers have StopTimeout. When
+	// revocation in an incremental session the partition is then lost. After the end of a session the member leaves, which takes
+	// StopTimeout at most, and Consume returns an ownership.ErrStuck; in an eager session Setup and Cleanup count, too. If ctx ended the call, handlers have StopTimeout. When
 	// ConsumeClaim has returned in time, closing the partition may take 20 s more while Kafka does not answer the last commit. 0
 	// is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
 	RebalanceTimeout time.Duration
@@ -128,7 +128,7 @@ type Options struct {
 	// open. false ends the call, as in a group of sarama: all partitions are closed, their marks are committed, and the next call
 	// opens them again. true closes that partition alone: its marks are committed, the partition is released, and the error goes
 	// to Errors ([ErrHandler]). After a pause, which grows from failure to failure, the partition is claimed and opened again.
-	// Other partitions go on.
+	// Other partitions go on. With true, sessions of Consume are incremental.
 	ReopenPartition bool
 
 	// Fence, when not nil, is called each time a partition is opened: after the partition was claimed, before its committed
@@ -239,7 +239,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	opts.Logger = defaultlog.Or(opts.Logger)
 	return settings{
 		Options: opts, config: config, autoCommit: config.Consumer.Offsets.AutoCommit.Enable,
-		eager: false, // isEager(config) && !opts.ReopenPartition,
+		eager: isEager(config) && !opts.ReopenPartition,
 		log:   opts.Logger.With("component", "consumer", "group", group, "member", name),
 	}, nil
 }

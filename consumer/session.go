@@ -110,8 +110,9 @@ var (
 	_ Session = (*claimSession)(nil)
 )
 
-// Claims returns the open partitions. Before Setup has returned it returns those that are about to be opened, and after the end
-// of the session those that were open at the end. The map is the caller's.
+// Claims returns what was held when Setup was called, in an eager session. In an incremental one it returns the open partitions; before
+// Setup has returned those that are about to be opened, and after the end of the session those that were open at the end. The map is
+// the caller's.
 func (s *groupSession) Claims() map[string][]int32 { return s.session.partitions() }
 
 // MemberID returns "": Kafka knows no member of this group.
@@ -178,7 +179,9 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 	s.MarkOffset(m.Topic, m.Partition, m.Offset+1, metadata)
 }
 
-// Commit commits all marks in one request and returns when the request is answered. Failures go to Errors.
+// Commit commits all marks in one request and returns when the request is answered. Failures go to Errors. In Setup of an eager
+// session it stores the marks and resets made so far, which waits for transactions of former owners (KIP-447); with Options.Fence it
+// stores nothing there.
 func (s *groupSession) Commit() {
 	if s.session.kind.Eager && s.session.inSetup() {
 		s.store()

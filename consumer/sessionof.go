@@ -5,9 +5,10 @@ import "github.com/IBM/sarama"
 // Session is what Setup, ConsumeClaim and Cleanup are given, beside sarama.ConsumerGroupSession. [SessionOf] returns it, also
 // when a wrapper is in between.
 //
-// Setup and Cleanup are given the session of the call, whose Context ends when the call begins to end, or the member to leave.
-// Each ConsumeClaim is given a session of its own, which differs from the call's in its Context alone: that also ends when the
-// partition is revoked or lost, or can't be read any more. The cause wraps ownership.ErrRevoked or ownership.ErrLost in the first
+// In an eager session Setup, each ConsumeClaim and Cleanup are given the same session, whose Context ends when the session does.
+// In an incremental one Setup and Cleanup are given the session of the call, whose Context ends when the call begins to end, or the
+// member to leave. Each ConsumeClaim is given a session of its own, which differs from the call's in its Context alone: that also
+// ends when the partition is revoked or lost, or can't be read any more. The cause wraps ownership.ErrRevoked or ownership.ErrLost in the first
 // two cases. After a revocation the other methods work on until ConsumeClaim returns, so that the handler can finish and mark what
 // it has in hand. Both contexts have the values of the call's context.
 //

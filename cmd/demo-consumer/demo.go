@@ -245,7 +245,10 @@ func (s *scenario) join(ctx context.Context, name string) error {
 		})
 		var zkErr error
 		parts.Go(func() { zkErr = m.zk.Run(ctx) })
-		err := group.Consume(ctx, []string{demoTopic}, &handler{out: &printer{format: "none"}, done: s.rec.done(name)})
+		var err error
+		for err == nil && ctx.Err() == nil { // a call ends when the member's partitions change
+			err = group.Consume(ctx, []string{demoTopic}, &handler{out: &printer{format: "none"}, done: s.rec.done(name)})
+		}
 		if errors.Is(err, context.Canceled) {
 			err = nil // stopped before the call
 		}

@@ -99,7 +99,7 @@ func (f *fleet) hire(name string, hows ...how) *member {
 			lost = h.ses.Run(clocks.With(connected, s.inside.clock))
 			leave()
 		})
-		err := errors.Join(group.Consume(ctx, []string{f.topic}, marker{done}), group.Close())
+		err := errors.Join(consumeUntil(ctx, group, f.topic, marker{done}), group.Close())
 		disconnect()
 		running.Wait()
 		h.err = errors.Join(err, lost, file.Close())
@@ -185,4 +185,15 @@ func (m *member) WaitLeft(t *testing.T) {
 	case <-time.After(settleLimit):
 		t.Errorf("%s does not leave:\n%s", m.Name, m.Log())
 	}
+}
+
+// consumeUntil calls Consume again and again, as programs do, until ctx ends or a call fails.
+func consumeUntil(ctx context.Context, group *consumer.Group, topic string, h sarama.ConsumerGroupHandler) (err error) {
+	for err == nil && ctx.Err() == nil {
+		err = group.Consume(ctx, []string{topic}, h)
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil // it had ended before the call
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"flag"
 	"maps"
 	"slices"
 	"strconv"
@@ -186,8 +187,15 @@ func (r *rig) config() *sarama.Config {
 	c.Net.Proxy.Enable = true
 	c.Net.Proxy.Dialer = dialer{r.knet}
 	c.Consumer.Return.Errors = true
+	if !*eagerly {
+		c.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
+	}
 	return c
 }
+
+// eagerly says that sessions are eager: without it the tests of this package that name no kind have incremental ones, because a
+// session then lasts as long as its call.
+var eagerly = flag.Bool("eager", false, "run the tests with eager sessions; those that expect what only incremental ones do fail")
 
 // log is a member's events, and where they go.
 type log struct {
@@ -339,7 +347,13 @@ func (m *member) start(topics ...string) *member {
 func (m *member) startWith(h sarama.ConsumerGroupHandler, topics ...string) *member {
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop, m.done = stop, make(chan error, 1)
-	go func() { m.done <- m.group.Consume(ctx, topics, h) }()
+	go func() {
+		var err error
+		for again := true; again && ctx.Err() == nil; again = *eagerly && err == nil {
+			err = m.group.Consume(ctx, topics, h)
+		}
+		m.done <- err
+	}()
 	return m
 }
 

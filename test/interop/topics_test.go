@@ -122,7 +122,16 @@ func (g *group) consume(brokers []string, name string, topics ...string) *consum
 		}
 	})
 	done := make(chan error, 1)
-	go func() { done <- members.Consume(ctx, topics, c) }()
+	go func() {
+		var err error
+		for err == nil && ctx.Err() == nil {
+			err = members.Consume(ctx, topics, c)
+		}
+		if errors.Is(err, context.Canceled) {
+			err = nil // it had ended before the call
+		}
+		done <- err
+	}()
 	g.t.Cleanup(func() {
 		stop()
 		if err := errors.Join(<-done, members.Close()); err != nil {

@@ -53,6 +53,7 @@ type process struct {
 	inHand  bool          // it stood still between asking and doing
 	slow    time.Duration // handlers take this long for a message
 	stuck   chan struct{} // not nil while handlers don't return
+	hung    bool          // they did not for a while
 	panics  int           // so many messages make a handler panic
 	returns int           // so many make it return
 }
@@ -315,8 +316,14 @@ func (p *process) stick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stuck == nil && !p.killed {
-		p.stuck = make(chan struct{})
+		p.stuck, p.hung = make(chan struct{}), true
 	}
+}
+
+func (p *process) hasHung() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hung
 }
 
 func (p *process) stuckNow() <-chan struct{} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/ownership"
 )
 
 // life is when a process began and ended.
@@ -116,6 +117,8 @@ func (w *world) ended(p *process) {
 		default:
 			w.mon.Violate("L2", "%s ended though the plan has no other process of its name: %v", p.id, p.err)
 		}
+	case errors.Is(p.err, ownership.ErrStuck) && p.hasHung() && !p.isLeaving():
+		w.cov.hit("a handler that did not return ended its call") // of an eager session, or of Run when its partition came back
 	case p.err != nil && !p.isLeaving():
 		w.mon.Violate("L2", "%s ended by itself: %v", p.id, p.err)
 	case p.err != nil && !w.trouble:

@@ -53,6 +53,9 @@ func (s *State) overdue() bool {
 	return false
 }
 
+// moves returns whether the member gives a partition up. In an incremental session all do when it leaves, revoked already or not.
+func (s *State) moves(q *Part) bool { return q.Claim == Revoked || s.Leaving && !s.Kind.Eager }
+
 // early returns whether a partition that moves is committed and released before Cleanup has returned.
 func (s *State) early() bool {
 	switch {

@@ -20,7 +20,7 @@
 //	InSetup  Cleaning SetupFailed
 //	Running  Ending   Plan, Claimed, WasRevoked, Lost, Overtime, Stop, ByItself, PauseOver, Aged, BackOver
 //	Running  Cleaning Plan, Blocked, Claimed, Lost, Stop, PauseOver, Aged, GainOver
-//	Ending   Cleaning SetupReturned, SetupFailed, Returned
+//	Ending   Cleaning Lost, SetupReturned, SetupFailed, Returned, Committed
 //	Ending   Closing  AllOver
 //	Ending   Out      AllOver
 //	Cleaning Between  CleanupReturned

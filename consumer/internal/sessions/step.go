@@ -254,7 +254,7 @@ func (s *step) advancePart(p int) {
 	case q.Claim == Held && s.Phase == Running && s.opens(q):
 		q.Use = Runs
 		s.act(Action{Do: Open, P: p})
-	case q.Use == Done && (s.Phase == Closing || q.Claim == Revoked && s.early()):
+	case q.Use == Done && (s.Phase == Closing || s.moves(q) && s.early()):
 		q.Use = Commits
 		s.act(Action{Do: Commit, P: p})
 	}
@@ -296,10 +296,11 @@ func (s *step) out() {
 	s.Phase = Out
 }
 
-// awaitReturns calls Cleanup when all has returned. A ConsumeClaim that is stuck when ownership has ended is not waited for.
+// awaitReturns calls Cleanup when all has returned, in an incremental session also when all last commits are over that are made before
+// it: either marks of Cleanup count or not. A ConsumeClaim that is stuck when ownership has ended is not waited for.
 func (s *step) awaitReturns() {
 	switch {
-	case s.Setting, s.any(Runs):
+	case s.Setting, s.any(Runs), !s.Kind.Eager && s.any(Commits):
 	case !s.any(Stuck):
 		s.Phase = Cleaning
 		s.act(Action{Do: CallCleanup})

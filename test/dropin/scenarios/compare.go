@@ -19,11 +19,6 @@ func (f Finding) differs(ours Variant) bool {
 	return !slices.Equal(f.Seen[ours], f.Seen[Counterparts()[ours]])
 }
 
-// needsRow returns whether not all differences of the finding are pending.
-func (f Finding) needsRow() bool {
-	return f.differs(OursIncremental) || f.differs(OursEager) && !isPending(f)
-}
-
 // Compare returns the lanes of a case in which ours is not as its counterpart is.
 func Compare(c Case, all map[Variant]Observations) []Finding {
 	lanes := map[string]bool{}
@@ -57,12 +52,7 @@ func Report(found []Finding) string {
 			}
 			fmt.Fprintf(&b, "    %s: %s\n", v, text)
 		}
-		if row := rowOf(f); row != "none" || f.needsRow() {
-			fmt.Fprintf(&b, "    row: %s\n", row)
-		}
-		if isPending(f) {
-			fmt.Fprintf(&b, "    pending: ours eager is to be as sarama eager\n")
-		}
+		fmt.Fprintf(&b, "    row: %s\n", rowOf(f))
 	}
 	return b.String()
 }
@@ -77,13 +67,12 @@ func rowOf(f Finding) string {
 	return "none"
 }
 
-// Check returns what is wrong with the rows and with what is pending: findings that have no row, places of rows at which nothing
-// was found, and differences that are pending and are none any more, of the cases that ran. Places of any case are looked at if
-// all have run that can.
+// Check returns what is wrong with the rows: findings that have no row, and places of rows at which nothing was found, of the cases
+// that ran. Places of any case are looked at if all have run that can.
 func Check(found []Finding, runs func(Case) bool, all bool) []string {
 	var wrong []string
 	for _, f := range found {
-		if f.needsRow() && rowOf(f) == "none" {
+		if rowOf(f) == "none" {
 			wrong = append(wrong, fmt.Sprintf("no row for a difference:\n%s", Report([]Finding{f})))
 		}
 	}
@@ -96,12 +85,6 @@ func Check(found []Finding, runs func(Case) bool, all bool) []string {
 			if ran[p.Case] && !slices.ContainsFunc(found, p.matches) {
 				wrong = append(wrong, fmt.Sprintf("row %q names %q / %q, where there is no difference", row.Title, p.Case, p.Lane))
 			}
-		}
-	}
-	for _, p := range Pending() {
-		matches := func(f Finding) bool { return p.matches(f) && f.differs(OursEager) }
-		if ran[p.Case] && !slices.ContainsFunc(found, matches) {
-			wrong = append(wrong, fmt.Sprintf("%q / %q is pending, and ours eager is as sarama eager: take it out of Pending", p.Case, p.Lane))
 		}
 	}
 	return wrong

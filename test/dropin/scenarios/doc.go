@@ -7,6 +7,5 @@
 // [Compare] returns the lanes in which ours differs from sarama's group with the same strategies.
 //
 // Each such finding belongs to a row of the section "Differences from a group of sarama" on the page of package consumer; [Rows]
-// says to which one. A finding without a row fails the tests, and so does a row without a finding. [Pending] has the lanes in which
-// ours is to become as sarama's; they need no row, and one that has become so fails the tests until it is taken out.
+// says to which one. A finding without a row fails the tests, and so does a row without a finding.
 package scenarios

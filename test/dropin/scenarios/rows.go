@@ -42,7 +42,6 @@ func Rows() []Row {
 			{"a second member joins and leaves", "*"},
 			{"partitions are added", "first session"},
 			{"partitions are added, Offsets.Initial is newest", "first session"},
-			{"ConsumeClaim ends with the context of Setup alone", "after the join"},
 			{"a handler is slow while a second member joins", "the second member"},
 		}},
 		{Title: "Claims in Setup", Findings: []Place{

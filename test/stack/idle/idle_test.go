@@ -264,7 +264,12 @@ func TestIdleConsumer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.run("consume", func(ctx context.Context) error { return g.Consume(ctx, []string{topic}, h) })
+		r.run("consume", func(ctx context.Context) (err error) {
+			for err == nil && ctx.Err() == nil {
+				err = g.Consume(ctx, []string{topic}, h)
+			}
+			return err
+		})
 	}
 	wait.Until(t, 2*startLimit, func() bool { return len(h.open) >= idleMembers }, func() string {
 		return fmt.Sprintf("all partitions are open, of %d", len(h.open))
