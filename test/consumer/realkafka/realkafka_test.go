@@ -174,7 +174,16 @@ func (r *rig) memberIn(name, zone string) *member {
 	if topics == nil {
 		topics = []string{topic}
 	}
-	go func() { m.done <- g.Consume(consume, topics, m) }()
+	go func() {
+		var err error
+		for err == nil && consume.Err() == nil { // a call ends when the member's partitions change
+			err = g.Consume(consume, topics, m)
+		}
+		if errors.Is(err, context.Canceled) {
+			err = nil // stopped before the call
+		}
+		m.done <- err
+	}()
 	return m
 }
 

@@ -84,6 +84,9 @@ func (p *program) run(ctx context.Context) error {
 	for err == nil && ctx.Err() == nil {
 		err = group.Consume(ctx, []string{p.In}, p)
 	}
+	if errors.Is(err, context.Canceled) {
+		err = nil // stopped before the call
+	}
 	if group != nil {
 		err = errors.Join(err, group.Close())
 	}
