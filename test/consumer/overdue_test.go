@@ -1,0 +1,81 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/ownership"
+)
+
+// overdue makes a lose a partition to b whose handler does not return, and then get it back, since b leaves. a reads both partitions,
+// and its handlers call hang when they are told to finish.
+func overdue(t *testing.T, r *rig, a *member, start func(*member)) {
+	t.Helper()
+	start(a)
+	until(t, "a reads both", func() bool { return len(a.owns()) == 2 })
+	b := r.member("b", nil).start()
+	until(t, "b reads what a has lost", func() bool { return len(b.owns()) == 1 })
+	b.leave()
+}
+
+// An overdue partition that is planned for its member again ends Consume's session: with the handler's return nobody waits any more.
+func TestOverduePartitionComesBack(t *testing.T) {
+	inRig(t, 2, func(t *testing.T, r *rig) {
+		hung := newGate()
+		a := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout = 10 * time.Second })
+		overdue(t, r, a, func(a *member) {
+			a.h.ending = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim) { hung.wait() }
+			a.startWith(hanger{recorder: a.h}, topic)
+		})
+		time.Sleep(5 * time.Second)
+		hung.open()
+		if err := <-a.done; !errors.Is(err, sarama.ErrRebalanceTimedOut) {
+			t.Errorf("Consume: %v", err)
+		}
+		a.start()
+		until(t, "a reads both again", func() bool { return len(a.owns()) == 2 })
+		a.leave()
+		r.check(true)
+	})
+}
+
+// With Run the others go on; the member leaves RebalanceTimeout after the plan gave the partition back, if the handler has not returned.
+func TestOverduePartitionOfRun(t *testing.T) {
+	inRig(t, 2, func(t *testing.T, r *rig) {
+		hung := newGate()
+		defer hung.open()
+		a := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout, o.StopTimeout = 10*time.Second, 5*time.Second })
+		first := true
+		var mu sync.Mutex
+		overdue(t, r, a, func(a *member) {
+			a.runWith(func(ctx context.Context, p *consumer.Partition) error {
+				err := a.h.handle(ctx, p)
+				mu.Lock()
+				hang := first
+				first = false
+				mu.Unlock()
+				if hang {
+					hung.wait()
+				}
+				return err
+			})
+		})
+		began := time.Now()
+		time.Sleep(5 * time.Second)
+		if len(a.owns()) != 1 || len(a.done) > 0 {
+			t.Errorf("the other partition does not go on: %v", a.owns())
+		}
+		if err := <-a.done; !errors.Is(err, ownership.ErrStuck) {
+			t.Errorf("Run: %v", err)
+		}
+		if d := time.Since(began); d < 9*time.Second || d > 20*time.Second {
+			t.Errorf("Run returned after %v", d)
+		}
+	})
+}
