@@ -156,6 +156,7 @@ var groups = map[string]budget{
 	"one":       {Joins: 1, Plans: 1, Trust: 1, Vanish: 1, Exits: 1, Pauses: true},
 	"restart":   {Joins: 3, Stops: 1},
 	"hang-plan": {Joins: 1, Plans: 1, Hangs: 1, Stops: 1},
+	"hang-back": {Joins: 2, Plans: 1, Hangs: 1},
 }
 
 var kinds = map[string][members]Kind{
@@ -182,13 +183,14 @@ func explore(budget budget, kinds [members]Kind, limit int) *explorer {
 
 // A group of two members and two partitions keeps the rules in all states.
 func TestAllStates(t *testing.T) {
-	began, states, table := time.Now(), 0, map[transition]bool{}
+	began, states, ran, table := time.Now(), 0, 0, map[transition]bool{}
 	for name, budget := range groups {
 		for kind, kinds := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				e := explore(budget, kinds, *most)
 				states += len(e.all)
 				maps.Copy(table, e.table)
+				ran++
 				t.Logf("%d states", len(e.all))
 				for _, rule := range e.broken {
 					t.Error(rule)
@@ -197,7 +199,7 @@ func TestAllStates(t *testing.T) {
 		}
 	}
 	t.Logf("%d states in %v", states, time.Since(began))
-	if *most == statesForTable { // with less some steps are not seen, with more some rare ones are
+	if *most == statesForTable && ran == len(groups)*len(kinds) { // with less some steps are not seen, with more some rare ones are
 		compareTable(t, table)
 	}
 }
