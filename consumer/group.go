@@ -65,7 +65,7 @@ func (g *Group) Name() string { return g.settings.Name }
 // Consume joins the group, adds the partitions of topics to its set, and consumes those that are this member's, until ctx ends or
 // Close is called; then it leaves and returns nil. It also returns nil when an eager session has ended, which is what sessions are unless
 // Config says otherwise ("Eager and incremental sessions" on the package's page): call it in a loop. It blocks all the while. If ctx
-// ended the call, handlers have StopTimeout; in an eager session a fifth of it, 6 s at most, is kept for what follows. If
+// ended the call, handlers have StopTimeout, less what [Options] says is kept of it. If
 // the session ended alone, they have RebalanceTimeout; then the member leaves, which takes StopTimeout at most.
 //
 // Consume returns an error when it can't join the group, when the membership is lost for good, and when Setup or Cleanup returns

@@ -93,7 +93,9 @@ type Options struct {
 	// is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
 	RebalanceTimeout time.Duration
 
-	// StopTimeout is how long leaving the group may take. A 20th of it, half a second at most, is kept for Cleanup. 0 is 30 s.
+	// StopTimeout is how long leaving the group may take. An eager session has it for ConsumeClaims and Cleanup together, but for a
+	// quarter of it, some 6 s at most, which is kept for the last commits and releases. With an incremental one a 20th of it, half a
+	// second at most, is kept for Cleanup. 0 is 30 s.
 	StopTimeout time.Duration
 
 	// LeaveWithoutKafkaAfter is how long this member may be without an answer of any broker before it leaves the group, so that
