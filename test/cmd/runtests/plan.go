@@ -67,9 +67,9 @@ const (
 	noraceOfConsumer = `^TestAccessIsGivenBack$|^TestRefusedGroupDoesNotDisturbTheOthers$|^TestHandlerThatFailsLeavesTheOthersTime$|^TestDeletedOffsetsComeBack$|` +
 		`^TestCopiedOffsetsAreHonoured$|^TestMirrorBesideARunningGroup$|^TestRefusedAtRunTime$|^TestMetricsWhileNothingIsCommitted$`
 
-	// soaked are tests of test/bench that take figures and are left to the soak. TestHandover's joins, leaves, crashes and cuts
-	// are chaos's Leaves, Killed and BlackHole, too.
-	soaked = `^Test(ClaimThousand|LoadOnZooKeeper|Recipes|PartitionThousand|Handover|CostOfMetrics)$`
+	// soaked are left to the soak: tests of test/bench that take figures, and programs of others, which require hundreds of modules.
+	// TestHandover's joins, leaves, crashes and cuts are chaos's Leaves, Killed and BlackHole, too.
+	soaked = `^Test(ClaimThousand|LoadOnZooKeeper|Recipes|PartitionThousand|Handover|Sessions|CostOfMetrics|Modules)$`
 
 	// moves are tests of how many partitions move, which on other processors are left to the soak: that a mapping is the same
 	// there shows in the vectors.
@@ -84,7 +84,7 @@ var (
 	// full are the packages of which the soak runs more: see their flag -full.
 	full = []string{
 		"test/alerts", "test/compose", "test/consumer/differential", "test/consumer/realkafka", "test/dropin/functional",
-		"test/dropin/programs/realkafka", "test/dropin/scenarios/realkafka", "test/incident", "test/integration", "test/cmd/release",
+		"test/dropin/modules", "test/dropin/programs/realkafka", "test/dropin/scenarios/realkafka", "test/incident", "test/integration", "test/cmd/release",
 	}
 
 	// fuzzed are fuzz tests of what servers and other members send, and of what must hold for any group.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -18,12 +17,16 @@ import (
 // Kind is whose group a program runs on.
 type Kind string
 
-// The kinds of groups.
+// The kinds of groups: ours and sarama's, each with sarama's default strategies and with the cooperative-sticky one.
 const (
 	Ours        Kind = "ours"
+	Incremental Kind = "ours, incremental"
 	Eager       Kind = "eager"
 	Cooperative Kind = "cooperative"
 )
+
+// isOurs returns whether the group is of package consumer.
+func (k Kind) isOurs() bool { return k == Ours || k == Incremental }
 
 // Dial opens a connection.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -37,6 +40,8 @@ type Backend struct {
 	SessionTimeout time.Duration
 	// Pause is what Host has.
 	Pause time.Duration
+	// Busy is how long a message takes. If it is not 0, members come and go while there is something to do.
+	Busy time.Duration
 }
 
 // tcp is the Dial of real networks.
@@ -44,51 +49,42 @@ func tcp(ctx context.Context, network, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// config is the configuration of a member, and of the test itself.
-func (b *Backend) config(kind Kind, kafka *link) *sarama.Config {
+// config is the configuration of a member, and of the test itself: that of a program, or one of the test's when it is nil.
+func (b *Backend) config(kind Kind, kafka *link, program *sarama.Config) *sarama.Config {
 	c := sarama.NewConfig()
 	c.ClientID = "programs"
+	c.Consumer.Return.Errors = true
+	if program != nil {
+		*c = *program
+		c.ClientID = "test-" + program.ClientID
+	}
 	c.Version = sarama.V3_6_0_0
 	c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, kafka
 	c.Metadata.Retry.Backoff = 50 * time.Millisecond
-	c.Consumer.Return.Errors = true
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.MaxWaitTime = 100 * time.Millisecond
 	c.Consumer.Offsets.AutoCommit.Interval = 200 * time.Millisecond
-	if kind != Ours { // to which these mean nothing
+	if !kind.isOurs() { // to which these mean nothing
 		c.Consumer.Group.Session.Timeout = b.SessionTimeout
 		c.Consumer.Group.Heartbeat.Interval = b.SessionTimeout / 10
 	}
-	if kind == Cooperative {
+	if kind == Cooperative || kind == Incremental {
+		c.Consumer.Group.Rebalance.Strategy = nil
 		c.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
 	}
 	return c
 }
 
-// group makes a member's group. cut ends all its connections, and lets it make no others.
-func (b *Backend) group(t *testing.T, kind Kind, topic, name string, log *slog.Logger) (_ sarama.ConsumerGroup, cut func()) {
-	t.Helper()
-	kafka, zk := newLink(b.DialKafka), newLink(b.DialZooKeeper)
-	cut = func() {
-		kafka.cut()
-		zk.cut()
+// group makes a member's group. kafka and zk are its connections.
+func (b *Backend) group(kind Kind, topic, name string, log *slog.Logger, kafka, zk *link, program *sarama.Config) (sarama.ConsumerGroup, error) {
+	config := b.config(kind, kafka, program)
+	if !kind.isOurs() {
+		return sarama.NewConsumerGroup(b.Brokers, topic, config)
 	}
-	config := b.config(kind, kafka)
-	if kind != Ours {
-		g, err := sarama.NewConsumerGroup(b.Brokers, topic, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g, cut
-	}
-	g, err := consumer.NewGroup(b.ZooKeeper, b.Brokers, topic, consumer.Options{
+	return consumer.NewGroup(b.ZooKeeper, b.Brokers, topic, consumer.Options{
 		Name: name, Config: config, Logger: log, StopTimeout: b.SessionTimeout,
 		Session: session.Options{Dial: zk.DialContext, Timeout: b.SessionTimeout, MinSessionTimeout: b.SessionTimeout / 2},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g, cut
 }
 
 // link is the connections of one member to one kind of server.

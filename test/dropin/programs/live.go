@@ -2,11 +2,14 @@ package programs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +35,8 @@ type life struct {
 	admin   sarama.ClusterAdmin
 	produce *kgo.Client
 
+	members []*member
+
 	mu        sync.Mutex
 	sent      int64              // to each partition
 	processed map[string]int     // how often, by partition and offset
@@ -49,6 +54,21 @@ type member struct {
 	ended chan struct{} // closed when the program has returned
 	cut   func()
 	log   warnings
+	group atomic.Pointer[sarama.ConsumerGroup]
+}
+
+// status returns how a member of ours sees the group's partitions, for somebody who reads why a test has failed.
+func (m *member) status() string {
+	group := m.group.Load()
+	if group == nil {
+		return ""
+	}
+	ours, ok := (*group).(*consumer.Group)
+	if !ok {
+		return ""
+	}
+	text, err := json.Marshal(ours.Status())
+	return fmt.Sprintf("%s: %s %v", m.name, text, err)
 }
 
 // Live lets a program live: a first member processes a round of messages. A second one joins, and the first one leaves. A third
@@ -66,9 +86,11 @@ func Live(t *testing.T, b *Backend, kind Kind, topic string, program Program) {
 	first := l.start("first")
 	l.round("alone", perRound)
 
+	l.work()
 	second := l.start("second")
 	l.join(second)
 	l.round("the first and the second", perRound)
+	l.work()
 	first.stop()
 	l.round("the second", perRound)
 	t.Logf("%d of %d messages twice before the crash", l.duplicates(), partitions*l.sent)
@@ -88,7 +110,7 @@ func Live(t *testing.T, b *Backend, kind Kind, topic string, program Program) {
 func (l *life) open() {
 	l.t.Helper()
 	link := newLink(l.DialKafka)
-	admin, err := sarama.NewClusterAdmin(l.Brokers, l.config(Ours, link))
+	admin, err := sarama.NewClusterAdmin(l.Brokers, l.config(Ours, link, nil))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -112,14 +134,23 @@ func (l *life) open() {
 func (l *life) start(name string) *member {
 	l.t.Helper()
 	m := &member{l: l, name: name, ended: make(chan struct{})}
-	group, cut := l.group(l.t, l.kind, l.topic, name, m.log.logger())
-	m.cut = cut
+	l.members = append(l.members, m)
+	kafka, zk := newLink(l.DialKafka), newLink(l.DialZooKeeper)
+	m.cut = func() {
+		kafka.cut()
+		zk.cut()
+	}
 	ctx, end := context.WithCancel(context.WithoutCancel(l.t.Context()))
 	m.end = end
 	go func() {
 		defer close(m.ended)
 		err := l.program(ctx, Host{
-			Group: group, Topic: l.topic, Pause: l.Pause,
+			Make: func(config *sarama.Config) (sarama.ConsumerGroup, error) {
+				g, err := l.group(l.kind, l.topic, name, m.log.logger(), kafka, zk, config)
+				m.group.Store(&g)
+				return g, err
+			},
+			Brokers: l.Brokers, Member: l.topic + "-" + name, Topic: l.topic, Pause: l.Pause,
 			Process: func(message *sarama.ConsumerMessage) { l.note(name, message) },
 			Report:  func(err error) { l.report(name, err) },
 			Setup:   func(sarama.ConsumerGroupSession) { l.setUp(name) },
@@ -140,6 +171,9 @@ func (m *member) finish() {
 }
 
 func (l *life) note(member string, m *sarama.ConsumerMessage) {
+	if l.Busy > 0 {
+		time.Sleep(l.Busy)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.processed[fmt.Sprintf("%d/%d", m.Partition, m.Offset)]++
@@ -181,7 +215,22 @@ func (l *life) duplicates() (n int) {
 func (l *life) round(what string, n int) {
 	l.t.Helper()
 	l.send(n)
-	wait.Until(l.t, 2*time.Minute, func() bool { return len(l.unprocessed()) == 0 }, func() string { return what + ": all is processed; " + l.state() })
+	wait.Until(l.t, 2*time.Minute, func() bool { return len(l.unprocessed()) == 0 }, func() string {
+		left := l.unprocessed()
+		text := fmt.Sprintf("%s: all is processed; %d messages are not, such as %v; %s", what, len(left), left[:min(len(left), 9)], l.state())
+		for _, m := range l.members {
+			text += "\n" + m.status()
+		}
+		return text
+	})
+}
+
+// work appends messages for a second, if members are to be busy.
+func (l *life) work() {
+	l.t.Helper()
+	if l.Busy > 0 {
+		l.send(int(time.Second / l.Busy / partitions))
+	}
 }
 
 // send appends n messages to each partition.
@@ -189,8 +238,9 @@ func (l *life) send(n int) {
 	l.t.Helper()
 	var records []*kgo.Record
 	for p := range int32(partitions) {
-		for range n {
-			records = append(records, &kgo.Record{Topic: l.topic, Partition: p, Value: []byte("value")})
+		for i := range n {
+			value := fmt.Sprintf("%d/%d", p, l.sent+int64(i)) // the offset
+			records = append(records, &kgo.Record{Topic: l.topic, Partition: p, Key: keyOf(p), Value: []byte(value)})
 		}
 	}
 	if err := l.produce.ProduceSync(l.t.Context(), records...).FirstErr(); err != nil {
@@ -199,6 +249,18 @@ func (l *life) send(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sent += int64(n)
+}
+
+// keyOf returns a key with which sarama's producers, too, choose a partition.
+func keyOf(partition int32) []byte {
+	for i := 0; ; i++ {
+		hash := fnv.New32a()
+		key := fmt.Appendf(nil, "key %d", i)
+		_, _ = hash.Write(key)
+		if at := int32(hash.Sum32()) % partitions; max(at, -at) == partition {
+			return key
+		}
+	}
 }
 
 // state says what was processed, and what of the members has ended.
@@ -260,7 +322,7 @@ func (m *member) stop() {
 func (l *life) claimed(member string, s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) {
 	own, found := consumer.SessionOf(s)
 	switch {
-	case found != (l.kind == Ours):
+	case found != l.kind.isOurs():
 		l.t.Errorf("%s: a session of ours was found: %t", member, found)
 	case found && own.Token(c.Topic(), c.Partition()) == 0:
 		l.t.Errorf("%s: no token of partition %d", member, c.Partition())

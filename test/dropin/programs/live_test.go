@@ -12,21 +12,23 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// TestLive lets each program live on a group of ours, in virtual time.
+// TestLive lets each program live on groups of ours, in virtual time.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	for name, program := range programs.Programs() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				_, zknet := zktest.StartVirtual(t, zktest.Options{})
-				b := newKafka(t)
-				b.ZooKeeper, b.DialZooKeeper = []string{zktest.VirtualAddress}, zknet.Dial
-				b.SessionTimeout, b.Pause = 6*time.Second, 5*time.Second
-				programs.Live(t, b, programs.Ours, "t", program)
-				time.Sleep(time.Second) // goroutines of sarama and kfake take a moment to end
+		for _, kind := range []programs.Kind{programs.Ours, programs.Incremental} {
+			t.Run(name+"/"+string(kind), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					_, zknet := zktest.StartVirtual(t, zktest.Options{})
+					b := newKafka(t)
+					b.ZooKeeper, b.DialZooKeeper = []string{zktest.VirtualAddress}, zknet.Dial
+					b.SessionTimeout, b.Pause = 6*time.Second, 5*time.Second
+					programs.Live(t, b, kind, "t", program)
+					time.Sleep(time.Second) // goroutines of sarama and kfake take a moment to end
+				})
 			})
-		})
+		}
 	}
 }
 
