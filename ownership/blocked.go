@@ -66,13 +66,14 @@ func (l *loop) noteLate(p *part) {
 	l.o.metrics.divergence.Inc()
 	l.warn(troubleHeld, p.id.String(), fmt.Errorf("%s: the claim of %.80q has stood for %v", p.id, p.owner, l.o.opts.RebalanceTimeout))
 	p.late = true
+	l.changed(p)
 }
 
 // noteWait notes that a wait is over.
 func (l *loop) noteWait(t turn) {
 	t.late, t.by, t.other = false, "", standing{}
 	l.recovered(troubleHeld, t.id.String())
-	if t.in == machine.Refused && !t.was.Stale {
+	if t.in == machine.Refused {
 		l.failedPart(troubleClaim, t.id, t.err)
 	}
 }
@@ -100,6 +101,7 @@ func (l *loop) judge(p *part) {
 		l.after(minRetry, l.reportBlocked)
 	}
 	p.by = found
+	l.changed(p)
 }
 
 // judgeAll judges again what is waited for.

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -102,3 +103,24 @@ func Version() string { return version() }
 
 // Occupy keeps the loop from its inputs until gate is closed.
 func Occupy(o *Owner, gate chan struct{}) { o.loop.Load().post(func() { <-gate }) }
+
+// Miscounted says how the loop's counts of partitions differ from what a count of all gives, "" if they do not.
+func Miscounted(o *Owner) (fault string) {
+	l := o.loop.Load()
+	if l == nil {
+		return ""
+	}
+	_ = l.ask(context.Background(), func() {
+		l.count()
+		var all [numCounts]int
+		for _, p := range l.parts {
+			for c, is := range p.countsFor(l.view()) {
+				all[c] += one(is)
+			}
+		}
+		if l.counts != all {
+			fault = fmt.Sprintf("counted %+v, there are %+v", l.counts, all)
+		}
+	})
+	return fault
+}

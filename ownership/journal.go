@@ -16,7 +16,8 @@ import (
 
 // journal is told of each turn of a machine, for log lines, metrics, events and status. It decides nothing.
 type journal struct {
-	counts                  counts
+	counts, shown           [numCounts]int
+	uncounted               []*part   // whose state was changed since they were counted
 	claimSince, revokeSince time.Time // when the stages of the rebalance began
 	fullTold                int       // parts of which the lack of room was reported
 	blockedNews             bool      // a report of parts that are blocked is due in a moment
@@ -27,16 +28,18 @@ type journal struct {
 
 // notes are what the journal keeps of a partition.
 type notes struct {
-	level   slog.Level    // of the log lines about its moves: few at once are told one by one
-	due     time.Time     // since when it is wanted and not open
-	took    time.Duration // from then until it was
-	drained time.Duration // from its revocation to the end of the claim
-	next    string        // to whom the plan gave it when it was revoked last
-	goes    status.Reason // and why
-	origin  origin        // of the claim that was sent last, or exists
-	again   status.Code   // why the last claim of ours ended, unless it was handed over
-	between bool          // another may have owned it since then: the session, or the plan, was another
-	trouble error         // why there is a pause
+	level     slog.Level      // of the log lines about its moves: few at once are told one by one
+	due       time.Time       // since when it is wanted and not open
+	took      time.Duration   // from then until it was
+	drained   time.Duration   // from its revocation to the end of the claim
+	next      string          // to whom the plan gave it when it was revoked last
+	goes      status.Reason   // and why
+	origin    origin          // of the claim that was sent last, or exists
+	again     status.Code     // why the last claim of ours ended, unless it was handed over
+	between   bool            // another may have owned it since then: the session, or the plan, was another
+	trouble   error           // why there is a pause
+	counted   [numCounts]bool // for what it is in the journal's counts
+	uncounted bool            // it is among those of the journal
 	obstacle
 }
 
@@ -161,7 +164,11 @@ func (l *loop) noteEnd(t turn) {
 		l.o.metrics.moved.WithLabelValues(direction).Inc()
 	}
 	l.o.board.remove(t.id)
-	t.due, t.drained, t.origin, t.owner, t.between = time.Now(), time.Since(t.asked), origin{}, "", !t.Mine
+	t.drained = 0
+	if t.again == "" || t.again == status.Stuck { // else its handler was not asked to finish
+		t.drained = time.Since(t.asked)
+	}
+	t.due, t.origin, t.owner, t.between = time.Now(), origin{}, "", !t.Mine
 }
 
 // noteForgotten notes that nothing is left to know of a partition.
@@ -231,16 +238,63 @@ func (l *loop) version() uint64 {
 	return l.plan.version
 }
 
-// counts are how many partitions are in some states.
-type counts struct {
-	toClaim, toRevoke int // in the stages of the rebalance
-	unsettled         int // with a claim, or a handler that has its time to return
-	awaited           int // without which the member is not ready
-	stuck             int // with a stuck handler
-	behindStuck       int // … that are to be claimed
-	full              int // for which the session has no room
-	persistent        int // blocked by znodes that no session owns
-	foreign           int // blocked by other znodes
+// count is something for which partitions are counted.
+type count int
+
+// The counts.
+const (
+	toClaim     count = iota // in the first stage of a rebalance
+	toRevoke                 // in the other
+	unsettled                // with a claim, or a handler that has its time to return
+	awaited                  // without which the member is not ready
+	stuck                    // with a stuck handler
+	behindStuck              // … that are to be claimed
+	noRoom                   // for which the session has no room
+	behindStray              // behind znodes that no session owns
+	behindOther              // behind other znodes that are no member's
+	numCounts
+)
+
+// countsFor returns what a partition counts for.
+func (p *part) countsFor(v machine.View) [numCounts]bool {
+	open, late := p.Claim == machine.Open || p.Claim == machine.Revoked, p.Handler == machine.Stuck
+	claimed := p.Claim != machine.Free || p.Handler != machine.None && !late
+	return [...]bool{
+		toClaim:     p.Keep(v) && !open,
+		toRevoke:    (!p.Keep(v) || p.Claim == machine.Revoked) && claimed,
+		unsettled:   claimed,
+		awaited:     p.Keep(v) && !open && !p.NoRoom && !p.late && !late,
+		stuck:       late,
+		behindStuck: late && p.Mine,
+		noRoom:      p.NoRoom,
+		behindStray: p.by == status.PersistentClaim,
+		behindOther: p.by != "" && p.by != status.PersistentClaim,
+	}
+}
+
+// changed has a partition counted anew, before the counts are used.
+func (l *loop) changed(p *part) {
+	if !p.uncounted {
+		p.uncounted = true
+		l.uncounted = append(l.uncounted, p)
+	}
+}
+
+// count counts anew the partitions that were changed: counting all of them each time would make a hand-over of many take long.
+func (l *loop) count() {
+	v := l.view()
+	for _, p := range l.uncounted {
+		var now [numCounts]bool
+		if l.parts[p.id] == p { // else it is forgotten
+			now = p.countsFor(v)
+		}
+		for c, counted := range p.counted {
+			l.counts[c] += one(now[c]) - one(counted)
+		}
+		p.uncounted, p.counted = false, now
+	}
+	clear(l.uncounted)
+	l.uncounted = l.uncounted[:0]
 }
 
 // one returns 1 for true.
@@ -251,42 +305,28 @@ func one(b bool) int {
 	return 0
 }
 
-// count counts the partitions, and shows what has changed.
-func (l *loop) count() {
-	var n counts
-	v := l.view()
-	for _, p := range l.parts {
-		open, stuck := p.Claim == machine.Open || p.Claim == machine.Revoked, p.Handler == machine.Stuck
-		unsettled := p.Claim != machine.Free || p.Handler != machine.None && !stuck
-		n.toClaim += one(p.Keep(v) && !open)
-		n.toRevoke += one((!p.Keep(v) || p.Claim == machine.Revoked) && unsettled)
-		n.unsettled += one(unsettled)
-		n.awaited += one(p.Keep(v) && !open && !p.NoRoom && !p.late && !stuck)
-		n.stuck += one(stuck)
-		n.behindStuck += one(stuck && p.Mine)
-		n.full += one(p.NoRoom)
-		n.persistent += one(p.by == status.PersistentClaim)
-		n.foreign += one(p.by != "" && p.by != status.PersistentClaim)
-	}
-	was := l.counts
-	l.counts = n
+// show shows which counts have changed.
+func (l *loop) show() {
+	l.count()
+	was, n := l.shown, l.counts
+	l.shown = n
 	l.noteSettled()
 	if n == was {
 		return
 	}
-	stage(was.toClaim, n.toClaim, &l.claimSince, l.o.metrics.claimStage)
-	stage(was.toRevoke, n.toRevoke, &l.revokeSince, l.o.metrics.revokeStage)
-	if was.persistent > 0 && n.persistent == 0 {
+	stage(was[toClaim], n[toClaim], &l.claimSince, l.o.metrics.claimStage)
+	stage(was[toRevoke], n[toRevoke], &l.revokeSince, l.o.metrics.revokeStage)
+	if was[behindStray] > 0 && n[behindStray] == 0 {
 		l.recovered(troublePersistent, "")
 	}
-	if was.foreign > 0 && n.foreign == 0 {
+	if was[behindOther] > 0 && n[behindOther] == 0 {
 		l.recovered(troubleForeign, "")
 	}
-	l.o.metrics.stuck.Set(float64(n.stuck))
-	for reason, count := range map[string]int{
-		reasonStuck: n.behindStuck, reasonBudget: n.full, reasonPersistent: n.persistent, reasonForeign: n.foreign,
+	l.o.metrics.stuck.Set(float64(n[stuck]))
+	for c, reason := range map[count]string{
+		behindStuck: reasonStuck, noRoom: reasonBudget, behindStray: reasonPersistent, behindOther: reasonForeign,
 	} {
-		l.o.metrics.unclaimed.WithLabelValues(reason).Set(float64(count))
+		l.o.metrics.unclaimed.WithLabelValues(reason).Set(float64(n[c]))
 	}
 }
 

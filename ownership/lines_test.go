@@ -117,6 +117,23 @@ func TestLinesOfTrust(t *testing.T) {
 	})
 }
 
+// A claim that was lost, and is released when trust is back, has had no handler to wait for.
+func TestLinesOfAReleaseAfterTrustEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		log, opts := logging()
+		a := w.owning("a", "t:0", memberOptions{Options: opts})
+		time.Sleep(time.Second)
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action { return zktest.Action{Ignore: proof(r)} })
+		w.within(30*time.Second, "trust ends", func() bool { return a.owned() == "" })
+		w.assign(nil)
+		w.srv.SetHook(nil)
+		w.within(30*time.Second, "released", func() bool { return log.Count("msg=released") > 0 })
+		wantLines(t, log, 1, "msg=released", "partition=t:0 ", "drained=0s")
+	})
+}
+
 // A server that does not answer while 1,000 partitions are claimed costs a few lines.
 func TestLinesWithoutZooKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

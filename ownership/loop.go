@@ -84,8 +84,8 @@ func (l *loop) handle(ctx context.Context) {
 		l.roomAgain()
 		l.flush()
 		l.watchClaims()
-		l.count()
-		if l.phase == draining && l.counts.unsettled == 0 {
+		l.show()
+		if l.phase == draining && l.counts[unsettled] == 0 {
 			return
 		}
 		if l.phase != working && late == nil {

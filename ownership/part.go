@@ -79,6 +79,7 @@ func (l *loop) take(p *part, in machine.Input, err error) {
 	if l.parts[p.id] != p {
 		return // forgotten
 	}
+	l.changed(p)
 	t := turn{part: p, was: p.Part, claim: p.claim, in: in, err: err}
 	var due []machine.Action
 	p.Part, due = p.Next(l.view(), in)

@@ -111,6 +111,11 @@ func TestRandomSchedules(t *testing.T) {
 					w.srv.CutAll()
 				}
 				time.Sleep(time.Duration(rapid.IntRange(1, 6000).Draw(t, "pause")) * time.Millisecond)
+				for _, m := range w.members {
+					if fault := ownership.Miscounted(m.owner); fault != "" {
+						t.Errorf("%s: %s", m.name, fault)
+					}
+				}
 			}
 			// Quiet.
 			w.srv.LoseReply(0, nil)

@@ -11,13 +11,13 @@ import (
 
 // noteSettled notes that the first claims of this incarnation are settled, once they are.
 func (l *loop) noteSettled() {
-	l.o.awaited.Store(int64(l.counts.awaited))
-	if l.counts.awaited > 0 || !l.usable() || l.used != l.plan || !l.plan.joined || l.o.settled.Load() == l.inc {
+	l.o.awaited.Store(int64(l.counts[awaited]))
+	if l.counts[awaited] > 0 || !l.usable() || l.used != l.plan || !l.plan.joined || l.o.settled.Load() == l.inc {
 		return
 	}
 	l.o.settled.Store(l.inc)
 	if !l.lostAt.IsZero() {
-		l.o.log.Info("resumed", "after", time.Since(l.lostAt), "partitions", len(l.o.Owned()), "stuck", l.counts.behindStuck)
+		l.o.log.Info("resumed", "after", time.Since(l.lostAt), "partitions", len(l.o.Owned()), "stuck", l.counts[behindStuck])
 		l.lostAt = time.Time{}
 	}
 }

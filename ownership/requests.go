@@ -80,7 +80,8 @@ func inputOf(f claims.Fate) machine.Input {
 func (l *loop) found(p *part, inc *session.Incarnation, f claims.Finding) {
 	in := inputOf(f.Fate)
 	switch {
-	case p.Stale: // it says nothing
+	case p.Stale: // it says nothing, and is no reason to wait or to pause
+		in = machine.Unanswered
 	case f.Fate == claims.Ours:
 		if p.znode = f; f.Foreign {
 			in = machine.FoundForeign
@@ -202,6 +203,9 @@ func (l *loop) roomAgain() {
 		return
 	}
 	l.freed = false
+	if l.count(); l.counts[noRoom] == 0 {
+		return
+	}
 	for _, p := range l.parts {
 		if p.NoRoom {
 			l.take(p, machine.Room, nil)

@@ -133,7 +133,7 @@ func (l *loop) status() ownStatus {
 		if p.Handler == machine.Stuck {
 			own.stuck = append(own.stuck, id.String())
 		}
-		if p.Keep(v) || p.Claim != machine.Free { // else a handler runs for what is no more ours
+		if p.Keep(v) || p.mayHaveClaim() { // else a handler runs for what is no more ours
 			own.partitions = append(own.partitions, l.statusOf(p, v))
 		}
 	}
@@ -146,6 +146,11 @@ func (l *loop) status() ownStatus {
 	}
 	slices.Sort(own.stuck)
 	return own
+}
+
+// mayHaveClaim reports whether a claim of ours may exist, as far as is known: of one that is on its way nothing is known.
+func (p *part) mayHaveClaim() bool {
+	return p.Claim != machine.Free && p.Claim != machine.Claiming && p.Claim != machine.Waiting
 }
 
 // statusOf describes a partition.

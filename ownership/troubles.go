@@ -55,11 +55,8 @@ func (l *loop) recovered(kind, about string) { l.o.troubles.OK(kind, about) }
 
 // reportRoom tells of the partitions for which the session has no room.
 func (l *loop) reportRoom() {
-	full := 0
-	for _, p := range l.parts {
-		full += one(p.NoRoom)
-	}
-	switch full {
+	l.count()
+	switch full := l.counts[noRoom]; full {
 	case l.fullTold:
 	case 0:
 		l.recovered(troubleRoom, "")
@@ -67,7 +64,7 @@ func (l *loop) reportRoom() {
 		l.o.metrics.claimFailed.Inc()
 		l.failed(troubleRoom, "", operr.Because(fmt.Errorf("%w: %d partitions", ErrUnclaimed, full), session.ErrEphemeralBudget))
 	}
-	l.fullTold = full
+	l.fullTold = l.counts[noRoom]
 }
 
 // maxLines is how many partitions that move at once have lines of their own at level Info; the allocator's line has the counts of more.
