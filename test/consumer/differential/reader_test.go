@@ -225,8 +225,14 @@ func readPartitions(ctx context.Context, r *rig, what reading, c *collector) err
 
 // readConsume reads with a group of one member, by sarama's interface.
 func readConsume(ctx context.Context, r *rig, what reading, c *collector) error {
-	return r.inGroup(what, c, func(group *consumer.Group) error {
-		return group.Consume(ctx, what.topics(), handler{c})
+	return r.inGroup(what, c, func(group *consumer.Group) (err error) {
+		for err == nil && ctx.Err() == nil { // a call ends when reading of a partition has ended
+			err = group.Consume(ctx, what.topics(), handler{c})
+		}
+		if errors.Is(err, context.Canceled) {
+			err = nil // stopped before the call
+		}
+		return err
 	})
 }
 
