@@ -18,7 +18,7 @@ import (
 // its time on.
 
 // commit stores the last marks: those made since the partition was opened, or those of Setup if it was not.
-func (o *opening) commit(ctx context.Context, s *consumeSession) {
+func (o *opening) commit(s *consumeSession) {
 	switch {
 	case o.last != nil:
 		o.commitLast(o.last)

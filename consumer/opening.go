@@ -62,7 +62,7 @@ func (m *membership) own(ctx context.Context, h ownedClaim) error {
 				}
 				m.driver.returned(o)
 			case toCommit:
-				o.commit(ctx, it.session)
+				o.commit(it.session)
 				m.driver.of(o, sessions.Committed, nil)
 			case toRelease:
 				if o.last != nil { // the claim is lost: nothing is stored

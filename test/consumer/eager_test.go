@@ -174,7 +174,7 @@ func TestEagerJoinAndLeave(t *testing.T) {
 		if got := hb.setups(); len(got) != 1 || len(got[0]) != len("[0 1]") {
 			t.Errorf("b's claims were %v", got)
 		}
-		if len(ha.causes) != 3 || ha.causes[0] != sarama.ErrRebalanceInProgress || ha.causes[1] != sarama.ErrRebalanceInProgress {
+		if len(ha.causes) != 3 || !errors.Is(ha.causes[0], sarama.ErrRebalanceInProgress) || !errors.Is(ha.causes[1], sarama.ErrRebalanceInProgress) {
 			t.Errorf("a's sessions ended with %v", ha.causes)
 		}
 		if ha.count()+hb.count() != 120 || ha.beside+hb.beside > 0 {

@@ -30,7 +30,7 @@ func TestOverduePartitionComesBack(t *testing.T) {
 		hung := newGate()
 		a := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout = 10 * time.Second })
 		overdue(t, r, a, func(a *member) {
-			a.h.ending = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim) { hung.wait() }
+			a.h.ending = func(_ sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim) { hung.wait() }
 			a.startWith(hanger{recorder: a.h}, topic)
 		})
 		time.Sleep(5 * time.Second)

@@ -94,7 +94,7 @@ func (s *settle) visit(at int32) [members]uint8 {
 	var most [members]uint8
 	var next []happening
 	st := stepper{w: s.all[at], yield: func(h happening) {
-		if h.due && !(s.others && h.over) {
+		if h.due && (!s.others || !h.over) {
 			next = append(next, h)
 		}
 	}}

@@ -265,6 +265,7 @@ func (s *stepper) timers(i int) {
 			}
 		case BackOver:
 			h.over = true
+		default:
 		}
 		if m.Joined && m.State.waits(w) {
 			s.emit(i, Input{What: w}, h)

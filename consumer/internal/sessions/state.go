@@ -139,8 +139,6 @@ const (
 	AllOver   // all of it
 	IdleOver  // no call has come
 	BackOver  // of Run: since an overdue partition was planned for this member again
-
-	inputs
 )
 
 // Action is something that the caller has to do now.

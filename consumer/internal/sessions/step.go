@@ -1,5 +1,7 @@
 package sessions
 
+import "slices"
+
 // Step takes an input, and returns what to do, in this order.
 func (s *State) Step(in Input) []Action {
 	st := step{State: s}
@@ -134,6 +136,7 @@ func (s *step) applyCall(in Input, q *Part) {
 		if s.Waits(AllOver) {
 			s.over()
 		}
+	default:
 	}
 }
 
@@ -325,7 +328,7 @@ func (s *step) mustEnd() Cause {
 // ready returns whether Setup is called now. The pause is for programs that fail at once.
 func (s *step) ready() bool {
 	failed := s.Cause == Exited || s.Cause == Failed
-	return s.Planned && !(s.Paused && failed) && (!s.Kind.Eager || s.Waited || s.hasAll())
+	return s.Planned && (!s.Paused || !failed) && (!s.Kind.Eager || s.Waited || s.hasAll())
 }
 
 // begin calls Setup.
@@ -363,10 +366,8 @@ func (s *State) holds() bool {
 
 func (s *State) any(of ...Use) bool {
 	for p := range s.Parts {
-		for _, u := range of {
-			if s.Parts[p].Use == u {
-				return true
-			}
+		if slices.Contains(of, s.Parts[p].Use) {
+			return true
 		}
 	}
 	return false

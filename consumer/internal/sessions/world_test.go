@@ -63,7 +63,7 @@ type member struct {
 }
 
 // world is a group: its members, the claims in ZooKeeper, the plan, and what may still happen.
-type world struct {
+type world struct { //nolint:recvcheck // give works on a copy, which it returns
 	M     [members]member
 	Table [parts]int8 // the member that has the claim's znode, plus one
 	Plan  [parts]int8 // the member that the partition is planned for, plus one
@@ -240,6 +240,7 @@ func (m *member) before(in Input) {
 		m.Dirty &^= bit
 	case Consume:
 		m.InCall = true
+	default:
 	}
 }
 
@@ -306,6 +307,7 @@ func (m *member) checkSession(in Input, a Action, bad checker) {
 			bad("S3", "the call returns beside what it has called (%v)", in.What)
 		}
 		m.InCall, m.InSession, m.CtxEnded = false, false, false
+	default:
 	}
 }
 

@@ -217,11 +217,12 @@ func (l *life) round(what string, n int) {
 	l.send(n)
 	wait.Until(l.t, 2*time.Minute, func() bool { return len(l.unprocessed()) == 0 }, func() string {
 		left := l.unprocessed()
-		text := fmt.Sprintf("%s: all is processed; %d messages are not, such as %v; %s", what, len(left), left[:min(len(left), 9)], l.state())
+		var text strings.Builder
+		fmt.Fprintf(&text, "%s: all is processed; %d messages are not, such as %v; %s", what, len(left), left[:min(len(left), 9)], l.state())
 		for _, m := range l.members {
-			text += "\n" + m.status()
+			text.WriteString("\n" + m.status())
 		}
-		return text
+		return text.String()
 	})
 }
 
