@@ -40,7 +40,8 @@ type consumeSession struct {
 	seeking bool                // Setup runs
 	plan    *allocator.Snapshot // the plan when Setup was called
 	seeks   map[kiel.Partition][]seek
-	left    []kiel.Partition // the partitions that were closed because the session ends; of an incremental session
+	settled map[kiel.Partition]bool // of an eager session: it was opened, or its last commit has begun
+	left    []kiel.Partition        // the partitions that were closed because the session ends; of an incremental session
 
 	over atomic.Bool // Cleanup has returned: late calls of handlers have no effect
 	open sync.Map    // from kiel.Partition to its *Partition; lock-free, because handlers may read it for each message
@@ -114,7 +115,10 @@ func (s *consumeSession) cleanupEnded(err error) {
 }
 
 // opened adds a partition to the open ones.
-func (s *consumeSession) opened(p *Partition) { s.open.Store(p.id, p) }
+func (s *consumeSession) opened(p *Partition) {
+	s.settle(p.id)
+	s.open.Store(p.id, p)
+}
 
 // closed removes a partition from the open ones. byItself says that its handler has returned by itself.
 func (s *consumeSession) closed(p *Partition, byItself bool) {

@@ -119,7 +119,7 @@ func (d *driver) end() *consumeSession {
 func (d *driver) plan(s *allocator.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !s.Joined || s.Incarnation == nil {
+	if !s.Joined || s.Incarnation == nil || !s.Incarnation.Trusted() { // that one is known to have ended, or soon will be
 		d.step(sessions.Input{What: sessions.Distrust}, nil)
 		return
 	}

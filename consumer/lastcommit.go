@@ -19,6 +19,7 @@ import (
 
 // commit stores the last marks: those made since the partition was opened, or those of Setup if it was not.
 func (o *opening) commit(s *consumeSession) {
+	s.settle(o.tp)
 	switch {
 	case o.last != nil:
 		o.commitLast(o.last)

@@ -21,6 +21,7 @@ import (
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/status"
 )
 
 // membership is this member in its group, from the Consume call that joins until the member has left. It owns the connections to
@@ -372,12 +373,28 @@ func (m *membership) ownerError(err error) {
 	}
 }
 
-// tellDriver tells the driver of a handler that is overdue, and of a partition that can't be claimed.
+// tellDriver tells the driver of a handler that is overdue, and of partitions that can't be claimed.
 func (m *membership) tellDriver(err error) {
 	if e, ok := errors.AsType[*ownership.StuckError](err); ok {
 		m.driver.about(e.Partition, sessions.Overtime)
-	} else if e, ok := errors.AsType[*ownership.PartitionError](err); ok {
+		return
+	}
+	if errors.Is(err, ownership.ErrLost) {
+		return // what has vanished is claimed again
+	}
+	if e, ok := errors.AsType[*ownership.PartitionError](err); ok {
 		m.driver.about(e.Partition, sessions.Blocked) // if it is not held
+		return
+	}
+	for _, blocked := range []error{ownership.ErrPersistentClaim, ownership.ErrForeignClaim, ownership.ErrUnclaimed} {
+		if errors.Is(err, blocked) { // that error has no list of partitions
+			for _, p := range m.owner.Status().Partitions {
+				if p.State == status.Blocked {
+					m.driver.about(kiel.Partition{Topic: p.Topic, ID: p.Partition}, sessions.Blocked)
+				}
+			}
+			return
+		}
 	}
 }
 

@@ -18,11 +18,12 @@ type seek struct {
 }
 
 // seek stores where an expected partition is to start. It returns false, and does nothing, for any other partition, and when
-// Setup has returned.
+// Setup has returned; but after the end of an eager session it stores what Cleanup marks of a partition that was not opened.
 func (s *consumeSession) seek(p kiel.Partition, to seek) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.seeking || !slices.Contains(s.claims, p) {
+	unopened := s.kind.Eager && s.ctx.Err() != nil && !s.settled[p]
+	if s.isOver() || !s.seeking && !unopened || !slices.Contains(s.claims, p) {
 		return false
 	}
 	if s.seeks == nil {
@@ -44,6 +45,16 @@ func (s *consumeSession) sought(p kiel.Partition, start int64) (offset int64, te
 		}
 	}
 	return offset, text, moved
+}
+
+// settle ends the time in which marks of a partition are seeks.
+func (s *consumeSession) settle(p kiel.Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settled == nil {
+		s.settled = map[kiel.Partition]bool{}
+	}
+	s.settled[p] = true
 }
 
 // forgetSeek drops the seeks of a partition: when it is opened again, it starts at its own position.
