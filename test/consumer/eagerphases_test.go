@@ -324,7 +324,7 @@ func TestEagerEmptyClaims(t *testing.T) {
 		if d := until(t, "it reads", func() bool { return h.reads() > 0 }); d > 3*time.Second {
 			t.Errorf("it reads after %v", d)
 		}
-		if h.causes[n-1] != sarama.ErrRebalanceInProgress {
+		if !errors.Is(h.causes[n-1], sarama.ErrRebalanceInProgress) {
 			t.Errorf("it ended with %v", h.causes[n-1])
 		}
 		quit(m, members[(empty+2)%3])
