@@ -426,7 +426,11 @@ func TestEagerClaimVanishes(t *testing.T) {
 						return nil
 					}
 				case "Cleanup":
-					ha.cleanup = func(sarama.ConsumerGroupSession) error { vanish(); return nil }
+					ha.cleanup = func(sarama.ConsumerGroupSession) error {
+						time.Sleep(100 * time.Millisecond) // what has vanished is claimed again
+						vanish()
+						return nil
+					}
 				}
 				a.calls(ha)
 				if where != "Setup" {
