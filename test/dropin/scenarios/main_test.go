@@ -15,6 +15,6 @@ func TestMain(m *testing.M) {
 	// sarama's meters share a goroutine that never ends.
 	gometrics.UseNilMetrics = true
 	flag.Parse()
-	_ = flag.Set("test.parallel", "64") // scenarios wait most of the time
+	_ = flag.Set("test.parallel", "20") // scenarios wait most of the time
 	goleak.VerifyTestMain(m)
 }
