@@ -146,18 +146,24 @@ func (c *claimChannel) find(number int64) (offset int64, at time.Time, ok bool) 
 	return 0, time.Time{}, false
 }
 
-// empty drops the messages in the channel, unless the handler takes them first.
+// empty drops the messages in the channel, unless the handler takes them first. It may take one behind those that are dropped: a mark of
+// that does not count.
 func (c *claimChannel) empty() {
-	for {
-		select {
-		case _, open := <-c.out:
-			if !open {
-				return
+	c.p.tracker.Withhold(func() (first int64, dropped bool) {
+		for {
+			select {
+			case m, open := <-c.out:
+				if !open {
+					return first, dropped
+				}
+				if !dropped {
+					first, dropped = m.Offset, true
+				}
+			default:
+				return first, dropped
 			}
-		default:
-			return
 		}
-	}
+	})
 }
 
 // Topic returns the partition's topic.

@@ -139,3 +139,21 @@ func TestWhatStoodInTheChannelIsNotCommitted(t *testing.T) {
 		}
 	})
 }
+
+// What was dropped from the channel is read again, even if the handler has received a message behind it meanwhile and marks that.
+func TestMarksBehindTheEmptiedChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, _, revoke := claimOn(t, 256)
+		s.put(0, 1, 2, 3, 4, 5)
+		take(t, c, 0)
+		synctest.Wait()
+		revoke(ownership.ErrRevoked)
+		nothingIsLeft(t, c)
+		if c.p.tracker.Mark(6, "") {
+			t.Error("a mark of 5 counts, though 1 to 4 were dropped")
+		}
+		if !c.p.tracker.Mark(1, "") {
+			t.Error("the mark of 0 does not count")
+		}
+	})
+}

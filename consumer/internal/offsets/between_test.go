@@ -270,3 +270,22 @@ func TestRepeatInFlightDoesNotEndLeaveAlone(t *testing.T) {
 		}
 	})
 }
+
+// Messages that were taken back are read again, even if one behind them was received meanwhile and is marked.
+func TestMarksBehindWhatWasTakenBack(t *testing.T) {
+	tr := NewCommitter(Options{}).Open(tp("t", 0), &fakeClaim{}, sarama.Uuid{}, 0, "")
+	tr.Delivered(manyMessages(0, 10, 1), 10)
+	tr.Mark(3, "")
+	tr.Withhold(func() (int64, bool) { return 0, false })
+	tr.Mark(4, "")
+	tr.Withhold(func() (int64, bool) { return 6, true })
+	tr.Withhold(func() (int64, bool) { return 9, true }) // later, and another one
+	if tr.Mark(9, "") || tr.Mark(10, "") {
+		t.Error("a mark counts behind what was taken back")
+	}
+	wantPosition(t, "what was taken back is not done", tr, 4)
+	if !tr.Mark(6, "") {
+		t.Error("a mark before that does not count")
+	}
+	wantPosition(t, "the others are done", tr, 6)
+}

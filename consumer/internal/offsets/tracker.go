@@ -46,6 +46,8 @@ type Tracker struct {
 	closed    bool           // no mark is accepted, and only awaited may be written
 	awaited   *pendingCommit // the commit that Close waits for; nil when no commit may be written
 	next      int64          // the marked position: the offset of the next message to read
+	withheld  bool           // messages from limit on were delivered, and taken back before anybody had received them
+	limit     int64          // no mark raises the position above it while withheld is true
 	text      string         // the user's metadata of the mark
 	dirty     bool           // next was never committed, and is to be
 	dirtyAt   time.Time      // the time of the oldest mark that is not committed; undefined while dirty is false
@@ -110,7 +112,7 @@ func (t *Tracker) position() position {
 
 // Mark raises the position, as sarama's MarkOffset does: all messages below offset are done. When these are all delivered
 // messages, the position becomes that after the last batch, behind gaps of the log and control records. Mark returns false, and
-// does nothing, when the Tracker was closed.
+// does nothing, when the Tracker was closed, or when offset is above that of a message that was taken back (Withhold).
 func (t *Tracker) Mark(offset int64, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,12 +120,26 @@ func (t *Tracker) Mark(offset int64, text string) bool {
 		offset = t.delivered
 	}
 	t.used = true
+	if t.withheld && offset > t.limit {
+		return false
+	}
 	if !t.closed && offset > t.next {
 		t.set(offset, text)
 		t.window.markTo(offset)
 		t.room()
 	}
 	return !t.closed
+}
+
+// Withhold has drop take back delivered messages that nobody has received yet; drop returns the offset of the first, and false if there is
+// none. It must not block: marks wait for it. Somebody may receive a message behind the first meanwhile, and mark it. That mark does
+// not count, because it would pass those that were taken back.
+func (t *Tracker) Withhold(drop func() (first int64, dropped bool)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if first, dropped := drop(); dropped && !t.withheld {
+		t.withheld, t.limit = true, first
+	}
 }
 
 // Done marks the message at offset alone. The position is that of the oldest unmarked message, or that after the last batch when
