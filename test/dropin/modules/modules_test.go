@@ -22,7 +22,11 @@ var (
 	kinds = flag.String("kinds", "", "the kinds of groups, with semicolons in between: ours; ours, incremental; eager; cooperative. Ours when empty")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"), // sarama's, of a client that waits for Kafka's start
+	)
+}
 
 // theirs is the folder of the programs. Each file of it has ".txt" at the end of its name, so that it belongs to no other module.
 const theirs = "testdata/theirs"
