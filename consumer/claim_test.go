@@ -140,7 +140,7 @@ func TestWhatStoodInTheChannelIsNotCommitted(t *testing.T) {
 	})
 }
 
-// What was dropped from the channel is read again, even if the handler has received a message behind it meanwhile and marks that.
+// Messages that were dropped from the channel are read again, even if the handler has received one behind them and marks that.
 func TestMarksBehindTheEmptiedChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, _, revoke := claimOn(t, 256)

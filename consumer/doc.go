@@ -128,7 +128,8 @@
 //     handler's own goroutine. A process that was stopped, and goes on after its trust has ended, hands out at most one message:
 //     one whose check began before the stop.
 //   - With Consume, trust is checked right before each message enters the channel that Messages returns. When the partition is
-//     revoked or trust ends, the channel is emptied.
+//     revoked or trust ends, the channel is emptied. A handler may receive a message behind those that were dropped; its mark
+//     does not count, so that these are read again.
 //   - Trust is checked before each commit is sent. A lost partition is never committed: not by a late mark, not by Commit, not by
 //     a handler that is stuck. A handler that still has a message in hand can check trust itself, by [Partition], [Claim] or
 //     [Session].

@@ -26,7 +26,7 @@ func newStill(t *testing.T) *loop {
 	return newLoop(t.Context(), o)
 }
 
-// What happens to one partition costs the same among 20,000 as among 20: handlers that return one by one must not cost their square.
+// An input to one partition costs the same among 20,000 as among 20: handlers that return one by one must not cost their square.
 func TestCountingCostsTheSameAmongMany(t *testing.T) {
 	least := func(n int32) time.Duration {
 		l := newStill(t)

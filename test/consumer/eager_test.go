@@ -302,8 +302,8 @@ func TestEagerSlowHandler(t *testing.T) {
 	})
 }
 
-// What has not returned RebalanceTimeout after the end of the session is abandoned: Consume returns ErrStuck, the others get all,
-// and the next call waits until it has returned.
+// Calls that have not returned RebalanceTimeout after the end of the session are abandoned: Consume returns ErrStuck, the others get all,
+// and the next call waits until they have returned.
 func TestEagerStuckHandler(t *testing.T) {
 	for _, where := range []string{"ConsumeClaim", "Setup", "Cleanup"} {
 		t.Run(where, func(t *testing.T) {
@@ -379,34 +379,6 @@ func TestWaitAfterStuckEndsWithTheContext(t *testing.T) {
 		if n := len(ha.setups()); n != 1 {
 			t.Errorf("%d Setups", n)
 		}
-	})
-}
-
-// A swap of partitions between two members is over before a call has waited for its claims.
-func TestEagerSwap(t *testing.T) {
-	inRig(t, 8, func(t *testing.T, r *rig) {
-		members := []*member{}
-		logs := []*sessionLog{}
-		for i := range 3 {
-			h := &sessionLog{}
-			logs, members = append(logs, h), append(members, r.member(string(rune('a'+i)), eager).calls(h))
-			until(t, "all is read", func() bool {
-				n := 0
-				for _, h := range logs {
-					n += h.reads()
-				}
-				return n == 8
-			})
-			time.Sleep(10 * time.Second)
-		}
-		began := time.Now()
-		members[0].leave()
-		until(t, "all is read", func() bool { return logs[1].reads()+logs[2].reads() == 8 })
-		if d := time.Since(began); d >= 900*time.Millisecond {
-			t.Errorf("all is read after %v: a call has waited for what it does not get", d)
-		}
-		quit(members[1:]...)
-		r.check(false)
 	})
 }
 
@@ -488,58 +460,5 @@ func TestEagerLossDuringSetup(t *testing.T) {
 		if n := ha.count() + hb.count(); n != 10 {
 			t.Errorf("%d messages were handled, want those from 5 on", n)
 		}
-	})
-}
-
-// A start within a second costs each member three sessions at most.
-func TestEagerStartOfMany(t *testing.T) {
-	inRig(t, 16, func(t *testing.T, r *rig) {
-		var members []*member
-		var logs []*sessionLog
-		for i := range 8 {
-			h := &sessionLog{}
-			logs, members = append(logs, h), append(members, r.member(string(rune('a'+i)), eager).calls(h))
-			time.Sleep(100 * time.Millisecond)
-		}
-		until(t, "all is read", func() bool {
-			n := 0
-			for _, h := range logs {
-				n += h.reads()
-			}
-			return n == 16
-		})
-		time.Sleep(5 * time.Second)
-		for i, h := range logs {
-			if got := h.setups(); len(got) > 3 {
-				t.Errorf("member %d had %d sessions: %v", i, len(got), got)
-			}
-		}
-		quit(members...)
-		r.check(false)
-	})
-}
-
-// Eager and incremental members share a group.
-func TestEagerBesideIncremental(t *testing.T) {
-	inRig(t, 4, func(t *testing.T, r *rig) {
-		all := []int32{0, 1, 2, 3}
-		a := r.member("a", eager)
-		b := r.member("b", func(o *consumer.Options) {
-			o.Config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
-		})
-		ha, hb := &sessionLog{}, &sessionLog{}
-		a.calls(ha)
-		until(t, "a reads four", func() bool { return ha.reads() == 4 })
-		b.calls(hb)
-		until(t, "both read two", func() bool { return ha.reads() == 2 && hb.reads() == 2 })
-		r.produce(10, all...)
-		until(t, "all is read", func() bool { return ha.count()+hb.count() == 40 })
-		a.leave()
-		until(t, "b reads four", func() bool { return hb.reads() == 4 })
-		b.leave()
-		if len(hb.begun) != 1 {
-			t.Errorf("the incremental member had %d sessions", len(hb.begun))
-		}
-		r.check(false)
 	})
 }

@@ -102,7 +102,7 @@ type Input struct {
 	Kind Kind  // of Consume
 }
 
-// What has happened.
+// What says what has happened.
 type What uint8
 
 // The inputs.

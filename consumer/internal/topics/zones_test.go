@@ -114,7 +114,7 @@ func TestZoneWriter(t *testing.T) {
 	if err := k.look(t.Context()); err != nil || !maps.Equal(r.has, kafka) {
 		t.Errorf("after all was removed: %v, %v", r.has, err)
 	}
-	// What fails is tried again.
+	// Writes that fail are tried again.
 	r.fail, kafka = errors.New("no connection"), zonesOf("a")
 	if err := k.look(t.Context()); !errors.Is(err, r.fail) {
 		t.Errorf("got %v", err)

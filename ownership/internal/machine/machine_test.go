@@ -31,7 +31,7 @@ type world struct {
 	Full     bool  // the session has no room
 }
 
-// What can happen beside inputs: the part is not told of it.
+// Events beside the inputs, of which the part is not told.
 const (
 	flush  = inputs + iota // what is queued and due is sent
 	ends                   // the incarnation is not trusted any more
