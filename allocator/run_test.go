@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -230,6 +231,7 @@ func TestNameTakenBeforeAnythingWasRead(t *testing.T) {
 // TestOvertakenViews: a refresh brings newer views than those on their way.
 func TestOvertakenViews(t *testing.T) {
 	inRig(t, nil, func(r *rig) {
+		synctest.Wait() // the loop's fields are ours while it waits
 		l := r.loop
 		l.onMembers(&party.View{Version: 2})
 		l.onMembers(&party.View{Version: 1})

@@ -51,8 +51,11 @@ type presence struct {
 }
 
 func (m *membership) join(ctx context.Context) error {
+	err := context.Cause(ctx)
+	if err != nil {
+		return operr.New("party", "join", m.node, err)
+	}
 	p := m.enter(ctx)
-	var err error
 	select {
 	case <-p.in:
 	case <-p.failed:

@@ -174,6 +174,9 @@ func (p *SetPartitioner) publish(state State, alloc *Allocation, err error) {
 // waits until the znodes of before are gone, and starts again; if ctx ends before that, the error wraps ErrUnfinished, too. A
 // join that the servers refuse is an error. What they refuse later is logged and tried again, after pauses that grow to 5 s.
 func (p *SetPartitioner) Start(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return operr.New("partitioner", "start", p.path, context.Cause(ctx))
+	}
 	m, err := p.begin(ctx, false)
 	if err != nil {
 		return operr.New("partitioner", "start", p.path, err)
