@@ -35,7 +35,7 @@ the whole output of what failed; and at the end the times of the parts, the slow
 All that the tests say is kept in out/<command>.json, as go test -json writes it, with the part's name.
 
 A package in which the race detector itself crashed (golang/go#78156), and no test failed, runs again, twice
-at most. A test that fails is never repeated. A skipped test counts as failed. The plan of "test" must have
+at most, without its tests that have passed. A test that fails is never repeated. A skipped test counts as failed. The plan of "test" must have
 each package of all modules in go.work; one that is in no part, or in two, is an error.
 
 Exit codes: 0 all well; 1 a test failed or was skipped, or none ran; 2 wrong usage, or a wrong plan; 130 interrupted.

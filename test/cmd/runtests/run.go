@@ -66,16 +66,19 @@ func (r *runner) run(ctx context.Context, stages [][][]job) {
 	}
 }
 
-// part runs a part, and its packages in which the race detector crashed again.
+// part runs a part. Of a package in which the race detector crashed it runs again what had not passed.
 func (r *runner) part(ctx context.Context, j job) {
 	begin := time.Since(r.start)
-	for try := 1; ; try++ {
-		run := r.report.Run(j.name, j.race && try < maxTries)
-		crashed := run.End(r.once(ctx, j, run))
-		if len(crashed) == 0 || ctx.Err() != nil {
-			break
+	jobs := []job{j}
+	for try := 1; len(jobs) > 0 && ctx.Err() == nil; try++ {
+		var again []job
+		for _, j := range jobs {
+			run := r.report.Run(j.name, j.race && try < maxTries)
+			for _, crash := range run.End(r.once(ctx, j, run)) {
+				again = append(again, j.again(crash))
+			}
 		}
-		j.targets, j.jobs = crashed, 1
+		jobs = again
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,6 +118,25 @@ func (r *runner) fuzz(ctx context.Context, j job, out io.Writer) error {
 		return err
 	}
 	return fuzzer.Run(ctx, targets)
+}
+
+// again returns the job of one package in which the race detector crashed: the tests that had not passed as often as they are to.
+func (j job) again(crash results.Crash) job {
+	j.targets, j.jobs = []string{crash.Package}, 1
+	if j.count > 1 || len(crash.Passed) == 0 {
+		return j
+	}
+	const flag = "-skip="
+	j.flags = slices.Clone(j.flags)
+	i := slices.IndexFunc(j.flags, func(f string) bool { return strings.HasPrefix(f, flag) })
+	if i < 0 {
+		i = len(j.flags)
+		j.flags = append(j.flags, flag)
+	} else {
+		j.flags[i] += "|"
+	}
+	j.flags[i] += "^" + strings.Join(crash.Passed, "$|^") + "$"
+	return j
 }
 
 // goTest is the arguments of the go command.

@@ -63,8 +63,15 @@ type Run struct {
 	built   map[string][]string // what building a package said
 	figures map[string][]string // of running packages
 	tests   map[string]int      // of running packages
+	passed  map[string][]string // of running packages: tests, not subtests
 	open    map[string]bool     // packages that have begun and not ended
-	crashed []string            // packages whose race detector crashed
+	crashed []Crash
+}
+
+// Crash is a package whose process the race detector has ended.
+type Crash struct {
+	Package string
+	Passed  []string // its tests that had passed before
 }
 
 // Run begins a run of that name. If it may be repeated, crashes of the race detector do not count as failures.
@@ -75,6 +82,7 @@ func (r *Report) Run(name string, repeatable bool) *Run {
 		built:   make(map[string][]string),
 		figures: make(map[string][]string),
 		tests:   make(map[string]int),
+		passed:  make(map[string][]string),
 		open:    make(map[string]bool),
 		bad:     make(map[string]bool),
 	}
@@ -109,9 +117,9 @@ func (r *Run) Line(line string) {
 	}
 }
 
-// End ends the run, with the error of its process. It returns the packages in which the race detector crashed, if the run may be
+// End ends the run, with the error of its process. It returns the crashes of the race detector, if the run may be
 // repeated. A bad end that no event explains is a failure.
-func (r *Run) End(err error) (crashed []string) {
+func (r *Run) End(err error) []Crash {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for pkg := range r.open {
@@ -154,6 +162,10 @@ func (r *Run) endTest(e event) {
 	r.tests[e.Package]++
 	r.total++
 	switch e.Action {
+	case "pass":
+		if !strings.Contains(e.Test, "/") {
+			r.passed[e.Package] = append(r.passed[e.Package], e.Test)
+		}
 	case "fail":
 		r.fail(t)
 		r.why[t] = remarks(r.output[t])
@@ -201,7 +213,7 @@ func (r *Run) endPackage(e event) {
 	case "fail":
 		failed := r.bad[e.Package]
 		if r.forgive && !failed && r.hasCrashed(e.Package) {
-			r.crashed = append(r.crashed, e.Package)
+			r.crashed = append(r.crashed, Crash{e.Package, r.passed[e.Package]})
 			fmt.Fprintf(r.out, "AGAIN %-44s %7.1fs the race detector crashed (golang/go#78156), not the tests\n", e.Package, e.Elapsed)
 			break
 		}
