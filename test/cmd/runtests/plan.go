@@ -61,7 +61,7 @@ const (
 	// and the others, of thousands of partitions, members or lines, of hours, or of one case more of what runs with it, take it
 	// minutes.
 	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfAThousandPartitions$|^TestLinesOfHandlers$|^TestCalmCostsNoList$|^TestStoppedForLong$|^TestAuditsAreRare$|` +
-		`^TestCharactersOfPaths$|^TestDataWatchesAtRandom$|^TestStormOfJoins$|^TestThousandClaimsCostFewRequests$|` + noraceOfConsumer
+		`^TestCharactersOfPaths$|^TestHostileServer$|^TestDataWatchesAtRandom$|^TestStormOfJoins$|^TestThousandClaimsCostFewRequests$|` + noraceOfConsumer
 
 	// noraceOfConsumer are tests of what a group does in minutes of outages and refusals, not of what runs at the same time.
 	noraceOfConsumer = `^TestAccessIsGivenBack$|^TestRefusedGroupDoesNotDisturbTheOthers$|^TestHandlerThatFailsLeavesTheOthersTime$|^TestDeletedOffsetsComeBack$|` +
