@@ -158,7 +158,7 @@ func (n *notHonoured) offsets(c, d *sarama.Config, from From) {
 	o, was := &c.Consumer.Offsets, &d.Consumer.Offsets
 	duration(n, "Consumer.Offsets.CommitInterval", o.CommitInterval, was.CommitInterval, false,
 		"sarama ignores it too; use Consumer.Offsets.AutoCommit.Interval or Options.CommitInterval")
-	if o.Initial != was.Initial && from != Earliest {
+	if o.Initial != was.Initial && from == Latest {
 		n.note("Consumer.Offsets.Initial", o.Initial, "Options.From says where a partition starts, here "+from.String())
 	}
 	duration(n, "Consumer.Offsets.Retention", o.Retention, was.Retention, !c.Version.IsAtLeast(sarama.V2_1_0_0),

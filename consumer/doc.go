@@ -94,10 +94,10 @@
 //     ACLs don't let it describe. It does find one that it may describe and not read, and that topic ends the call as a named one
 //     does: exclude it.
 //   - Kafka's own topics, __consumer_offsets and such, are never matched.
-//   - With From set to Latest, a member reads topics that exist when it joins from their ends, and a topic that it finds later
-//     from its first message, because that was written while the group was running. A topic that was created while no member ran,
-//     or that is first opened by a member that joined after it was created, begins at its end: messages written before are not
-//     read. With Earliest no message is missed.
+//   - A group that starts at the end (see Where a group starts) reads topics that exist when it joins from their ends, and a topic
+//     that it finds later from its first message, because that was written while the group was running. A topic that was created
+//     while no member ran, or that is first opened by a member that joined after it was created, begins at its end: messages written
+//     before are not read. With Earliest no message is missed.
 //   - A topic that is deleted in Kafka is missing ([ErrTopicMissing]) for the members that have found it, and [Group.RemoveTopic]
 //     removes it for good: patterns do not keep it. A topic that Kafka still has is found again at the next metadata refresh
 //     after RemoveTopic; to stop consuming it, exclude it.
@@ -106,6 +106,22 @@
 //     stay until Close.
 //   - A topic that an operator adds to the set and that patterns match is consumed, too. If Kafka does not have it, it is
 //     missing.
+//
+// # Where a group starts
+//
+// A partition starts at the offset that the group has committed. A new group, which has none on the topic, starts where
+// [Options].From says; without it, where Consumer.Offsets.Initial of Config says, which is the end unless changed; and without a Config
+// at the first message. So a Config that is given for TLS alone makes a new group skip the messages that are there: set From to
+// Earliest if it is to read them. One line of each member says where a new group starts and which option said so; it is a
+// warning, with the number of offsets, if messages are skipped.
+//
+// A group that starts at the end begins at one moment: when its first member has opened its first partition of the topic. A partition
+// that is opened later, within 5 minutes, starts at the first message whose timestamp is of that moment or later, so that nothing is
+// skipped which came after the beginning. Commits have that moment in their metadata as long as it counts.
+//
+// In a group that has an offset in any other partition of the topic, a partition without one starts at its first message: the topic got
+// the partition later, its offset was deleted, or it has expired. An offset of an earlier topic of that name counts, too, and so
+// does one that another program has stored. When all offsets are deleted, the group is new.
 //
 // # Zones
 //
@@ -133,19 +149,18 @@
 //   - Trust is checked before each commit is sent. A lost partition is never committed: not by a late mark, not by Commit, not by
 //     a handler that is stuck. A handler that still has a message in hand can check trust itself, by [Partition], [Claim] or
 //     [Session].
-//   - A start position that comes from a policy (From, or a reset), or from a mark or reset of Setup, is committed before the
-//     first message is handed out, so that it is not decided twice. With Options.Fence it is committed only if From is Latest and
-//     the policy has chosen it. Each start by policy is a warning in the log. Starts within a second share one line with the
+//   - A start position that comes from a policy (see Where a group starts, or a reset), or from a mark or reset of Setup, is
+//     committed before the first message is handed out, so that it is not decided twice. With Options.Fence it is committed only if
+//     new groups start at the end and the policy has chosen it. Each start by policy is in the log, as a warning unless it is that
+//     of a new group that skips nothing. Starts within a second share one line with the
 //     reason, their number, and the first partitions with their offsets. kiel_consumer_offset_resets_total counts them by reason:
 //     "none" (no offset was committed), "out_of_range", "truncated" (an unclean leader election) or "recreated" (the topic is
 //     another one).
-//   - With From set to Latest, a partition that was added to a topic after the group had started on the topic is read from its
-//     first message; the stored offsets of the topic tell that it is new. For whole topics that are new see "Topics by pattern".
 //   - A position that Kafka does not have is always reported ([ErrOffsetReset]) and counted. Reading continues at the first
-//     message of the log, or at the end if the position is beyond the end and From is Latest. With
+//     message of the log; if the position is beyond the end, where a new group would start. With
 //     Config.Consumer.Group.ResetInvalidOffsets false the partition stays closed and is tried again.
 //   - A topic that was deleted and created again is another topic (KIP-516): its partitions are closed, offsets of the old topic
-//     are neither used nor stored, and the new topic is read from its first message, with Latest too. While the topic is consumed
+//     are neither used nor stored, and the new topic is read from its first message, whatever new groups do. While the topic is consumed
 //     this takes up to a minute.
 //   - An offset that was copied from another Kafka cluster, as MirrorMaker does, is where its partition starts, though the topic has
 //     another id there. One warning says so. docs/moving-to-another-cluster.md has the rest.
@@ -157,7 +172,7 @@
 //     member does not try for ever. Consume and Run end with the error, for all topics: at once when the member starts, later,
 //     and for topics that patterns have found, after a minute of refusals. docs/semantics.md has the rules, under "Refusals".
 //   - With Options.Fence the program commits positions, in transactions. With Fence the group commits marks, if you make any, and
-//     with From = Latest the start position that the policy has chosen. It commits nothing else. So mark nothing.
+//     unless From is Earliest the start position that the policy has chosen. It commits nothing else. So mark nothing.
 //   - Without Options.Fence the position is committed when a partition is opened, marked or not. A session timeout, 1 minute and
 //     10 minutes later the owner reads the stored offset, and raises it again if a late commit of a former owner has lowered it.
 //     Every 6 hours while nothing is marked it commits the position anew, because Kafka deletes an offset 7 days after its last
@@ -264,10 +279,9 @@
 //     limit hides a mistake.
 //   - A Setup that fails: sarama's member stays in the group until Kafka misses it, and its partitions wait. Here it stays for
 //     the timeout of its ZooKeeper session, gives up what others are to have meanwhile, and then leaves.
-//   - Where to start: sarama starts a partition without a committed offset where Offsets.Initial says, by default at its end.
-//     Here Options.From says where, by default at the first message: nothing may be lost.
-//   - New partitions: With OffsetNewest sarama starts at the end of a partition that was added to the topic. Here Latest means
-//     its first message then: all its messages were written after the group had started.
+//   - Where to start: sarama starts each partition without a committed offset where Offsets.Initial says. Here that is so for a group
+//     without any offset on the topic. Otherwise such a partition starts at its first message, whether the topic got it later or its
+//     offset was deleted or has expired: what came while the group was at work is not skipped.
 //   - Positions that Kafka does not have: sarama continues where Offsets.Initial says, without an error, and keeps a stored
 //     offset beyond the end; with ResetInvalidOffsets false the session ends. Here the reset is reported (ErrOffsetReset) and
 //     committed; with ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
@@ -294,8 +308,7 @@
 //     is revoked or lost: it may be another member's by then.
 //
 // docs/sarama-config.md says what becomes of each field of Config. The default of some means something else here:
-// Consumer.Offsets.Initial has a counterpart in [Options], which starts at the first message, and Group.Rebalance.GroupStrategies says
-// only which kind of sessions Consume has: [allocfn.Balanced] divides; timeouts of Net are 10 s at most; topics are refreshed once a minute at least, and never
+// Group.Rebalance.GroupStrategies says only which kind of sessions Consume has: [allocfn.Balanced] divides; timeouts of Net are 10 s at most; topics are refreshed once a minute at least, and never
 // created. Other fields that are set and not honoured, such as Consumer.Group.InstanceId and Session.Timeout, are named in one
 // warning that New, NewGroup and NewFromClient log, with what to use instead.
 //

@@ -231,6 +231,7 @@ func (f interceptorFunc) OnConsume(m *sarama.ConsumerMessage) { f(m) }
 type fakeFetcher struct {
 	mu          sync.Mutex
 	first, last int64
+	times       map[time.Time]int64 // the offsets of the first messages that are not older
 	opens       []int64
 	streams     chan *fakeStream // each opened one
 	fail        error
@@ -276,6 +277,15 @@ func (f *fakeFetcher) edge(_ context.Context, _ kiel.Partition, from From) (int6
 		return f.last, nil
 	}
 	return f.first, nil
+}
+
+func (f *fakeFetcher) at(_ context.Context, _ kiel.Partition, t time.Time) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if offset, ok := f.times[t]; ok {
+		return offset, nil
+	}
+	return -1, nil
 }
 
 // journal records the order of what happens.
@@ -414,7 +424,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	}
 	c := g.emptyMembership(t.Context(), list)
 	cat := topics.New(topics.Options{Names: list.Names, Load: load, Calls: &kafkaconn.Calls{}, Reporter: g.report, Logger: c.log})
-	c.fetcher, c.catalog, c.edge = r.fetch, cat, r.fetch.edge
+	c.fetcher, c.catalog, c.edge, c.at = r.fetch, cat, r.fetch.edge, r.fetch.at
 	r.membership = c
 	r.logTo(slog.DiscardHandler)
 	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.log, g.report.Send, func(error) {})

@@ -92,6 +92,15 @@ func (k *kafka) edge(ctx context.Context, p kiel.Partition, from From) (int64, e
 	if from == Latest {
 		at = sarama.OffsetNewest
 	}
+	return k.listOffset(ctx, p, at)
+}
+
+// at returns the offset of the first message of p whose timestamp is t or later; -1 if there is none.
+func (k *kafka) at(ctx context.Context, p kiel.Partition, t time.Time) (int64, error) {
+	return k.listOffset(ctx, p, max(t.UnixMilli(), 0)) // Kafka gives negative numbers other meanings
+}
+
+func (k *kafka) listOffset(ctx context.Context, p kiel.Partition, at int64) (int64, error) {
 	return kafkaconn.Run(ctx, &k.do, func() (int64, error) { return k.client.GetOffset(p.Topic, p.ID, at) }, nil)
 }
 

@@ -40,6 +40,7 @@ type membership struct {
 	fetcher        fetcher
 	catalog        *topics.Catalog
 	edge           func(ctx context.Context, p kiel.Partition, from From) (int64, error)
+	at             func(ctx context.Context, p kiel.Partition, t time.Time) (int64, error)
 	metrics        *metrics
 	report         *reporting.Reporter
 	pauses         *pauses
@@ -56,7 +57,7 @@ type membership struct {
 	judging        kafkaconn.Calls // goroutines of reportCommit and audited
 	users          *callbacks
 
-	from         From
+	policy       policy
 	resetInvalid bool
 	interceptors []sarama.ConsumerInterceptor
 	observer     func(Event)
@@ -121,7 +122,7 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 		report:       g.report,
 		pauses:       &g.pauses,
 		log:          g.settings.log,
-		from:         g.settings.From,
+		policy:       g.settings.policy,
 		resetInvalid: g.settings.config.Consumer.Group.ResetInvalidOffsets,
 		interceptors: g.settings.config.Consumer.Interceptors,
 		observer:     g.settings.Observer,
@@ -148,7 +149,7 @@ func (m *membership) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.kafka, m.fetcher, m.edge = k, k.fetcher, k.edge
+	m.kafka, m.fetcher, m.edge, m.at = k, k.fetcher, k.edge, k.at
 	m.catalog = m.newCatalog(k)
 	err = m.firstLook(ctx)
 	if err == nil {

@@ -26,21 +26,24 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// From says where a partition starts that has no committed offset.
+// From says where a new group starts: in partitions of a topic on which it has no committed offset. The zero value is "not set":
+// then Consumer.Offsets.Initial of sarama's Config says it, the end by default, and without a Config it is Earliest. Whatever From
+// says, a partition without a committed offset starts at its first message in a group that has one in another partition of the topic.
 type From int
 
 const (
-	// Earliest starts at the first message that Kafka still has. It is the default, because nothing may be lost; sarama's own
-	// default is the end.
-	Earliest From = iota
-	// Latest starts at the end of the partition as it is when the partition is opened for the first time; at the first message if
-	// the topic got the partition after the group had started on it.
+	// Earliest starts at the first message that Kafka still has, as sarama.OffsetOldest does.
+	Earliest From = iota + 1
+	// Latest starts at the end, as sarama.OffsetNewest does: at the end as it is when the group begins on the topic, in whichever
+	// partition first. What comes into the others until they are opened is read, as far as the messages' timestamps tell it.
 	Latest
 )
 
-// String returns "earliest" or "latest".
+// String returns "earliest", "latest", or "not set" for the zero value.
 func (f From) String() string {
 	switch f {
+	case 0:
+		return "not set"
 	case Earliest:
 		return "earliest"
 	case Latest:
@@ -63,7 +66,8 @@ type Options struct {
 	// sessions Consume has, eager unless all are cooperative. docs/sarama-config.md says how each field is used. One warning names the fields that are set and not honoured.
 	Config *sarama.Config
 
-	// From is where a partition without a committed offset starts.
+	// From is where a new group starts. Without it Config.Consumer.Offsets.Initial counts, which is sarama.OffsetNewest unless
+	// changed: a new group then skips the messages that are there, and a warning says so. Without a Config, too, it is Earliest.
 	From From
 
 	// Func is the allocation function of this member, AlsoFuncs are others that it can run, after Func in order of preference,
@@ -139,8 +143,8 @@ type Options struct {
 	// that one sends later. So no former owner changes the offset after it is read. docs/transactions.md has the recipe, and an
 	// example is the whole program.
 	//
-	// With Fence the group commits marks, if you make any, and with From = Latest the start position that the policy has chosen.
-	// It commits nothing else. So mark nothing, and set Config.Consumer.Offsets.AutoCommit.Enable to false. ErrGroupInUse is not
+	// With Fence the group commits marks, if you make any, and unless From is Earliest the start position that the policy has
+	// chosen. It commits nothing else. So mark nothing, and set Config.Consumer.Offsets.AutoCommit.Enable to false. ErrGroupInUse is not
 	// noticed then. Config.Version must be 2.5 or newer.
 	//
 	// Fence is called for several partitions at the same time. ctx ends when the partition is revoked or lost, or when the
@@ -187,6 +191,7 @@ type Options struct {
 type settings struct {
 	Options
 	config     *sarama.Config
+	policy     policy // where a new group starts
 	autoCommit bool
 	eager      bool         // sessions of Consume end when their partitions change
 	log        *slog.Logger // Logger with this package's keys; the parts below add their own
@@ -240,7 +245,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	opts.CommitInterval = cmp.Or(opts.CommitInterval, config.Consumer.Offsets.AutoCommit.Interval)
 	opts.Logger = defaultlog.Or(opts.Logger)
 	return settings{
-		Options: opts, config: config, autoCommit: config.Consumer.Offsets.AutoCommit.Enable,
+		Options: opts, config: config, policy: policyOf(opts), autoCommit: config.Consumer.Offsets.AutoCommit.Enable,
 		eager: isEager(config) && !opts.ReopenPartition,
 		log:   opts.Logger.With("component", "consumer", "group", group, "member", name),
 	}, nil
@@ -266,7 +271,7 @@ func (f *faults) checkBrokers(brokers []string) {
 }
 
 func (f *faults) checkNumbers(opts Options) {
-	if opts.From != Earliest && opts.From != Latest {
+	if opts.From < 0 || opts.From > Latest {
 		f.add("option From: %d is not known", int(opts.From))
 	}
 	if opts.Window < 0 {

@@ -138,8 +138,8 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%v %v %v %v", set.RebalanceTimeout, set.StopTimeout, set.CommitInterval, set.autoCommit)
 	}
 	if set.config.ClientID != "kiel" || !set.config.Version.IsAtLeast(sarama.V3_6_0_0) || set.Func.ID() != "balanced/1" ||
-		len(set.AlsoFuncs) != 1 || set.AlsoFuncs[0].ID() != "roundrobin/1" || set.From != Earliest {
-		t.Errorf("%v %v %v %v", set.config.ClientID, set.config.Version, set.Func.ID(), set.From)
+		len(set.AlsoFuncs) != 1 || set.AlsoFuncs[0].ID() != "roundrobin/1" || set.policy != (policy{Earliest, "default"}) {
+		t.Errorf("%v %v %v %v", set.config.ClientID, set.config.Version, set.Func.ID(), set.policy)
 	}
 	c := testConfig()
 	c.Consumer.Group.Rebalance.Timeout = 5 * time.Second
@@ -151,7 +151,7 @@ func TestDefaults(t *testing.T) {
 	if set.RebalanceTimeout != 5*time.Second || set.CommitInterval != 3*time.Second {
 		t.Errorf("the configuration's timeouts are not used: %v %v", set.RebalanceTimeout, set.CommitInterval)
 	}
-	if Earliest.String() != "earliest" || Latest.String() != "latest" || From(9).String() != "From(9)" {
+	if Earliest.String() != "earliest" || Latest.String() != "latest" || From(0).String() != "not set" || From(9).String() != "From(9)" {
 		t.Error("names of From")
 	}
 }

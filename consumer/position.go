@@ -9,7 +9,6 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/operr"
@@ -32,35 +31,32 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	o.member.refusals.readOffset()
-	start, text, from, reason := found.Offset, found.Text, o.member.from, o.reason(found)
-	first, isNew, err := o.firstPartitions(ctx, found, reason)
+	s, err := o.start(ctx, found)
 	if err != nil {
-		return 0, err
+		return 0, failure("find the start position of", o.tp.String(), err)
 	}
-	if isNew || reason == reasonRecreated {
-		from = Earliest // the group had started before the partition, or the topic, existed
-	}
+	text := ""
 	o.leaderEpoch, o.origin = -1, reporting.FromCommitted
 	switch {
-	case reason != "":
-		text, o.origin = "", reporting.FromPolicy
-		if start, err = o.member.edge(ctx, o.tp, from); err != nil {
-			return 0, failure("find the start position of", o.tp.String(), err)
-		}
+	case s.line.Reason != "":
+		o.origin = reporting.FromPolicy
 	case o.isCopied(found):
-		o.origin = reporting.FromCopied
+		text, o.origin = found.Text, reporting.FromCopied
 	case found.Ours: // another program may store any epoch
-		o.leaderEpoch = found.LeaderEpoch
+		text, o.leaderEpoch = found.Text, found.LeaderEpoch
+	default:
+		text = found.Text
 	}
-	if err := o.track(ctx, start, text, first, reason, from); err != nil {
+	if err := o.track(ctx, s, text); err != nil {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return 0, err
 	}
 	o.prevTopicID, o.prevPartitions = o.topicID, o.member.catalog.Count(o.tp.Topic)
-	if start, err = o.seek(ctx, start); err != nil {
+	next, err := o.seek(ctx, s.offset)
+	if err != nil {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 	}
-	return start, err
+	return next, err
 }
 
 // reason returns why a policy chooses the start position; "" if found does. The id in a commit says whether the topic was created
@@ -132,37 +128,29 @@ func (o *opening) describe(ctx context.Context) error {
 	return nil
 }
 
-// firstPartitions returns how many partitions the topic had when the group first started on it. Stored offsets have that number;
-// without any it is the number of partitions now. For a topic that was created again the number is at most that of the old topic,
-// so that its additional partitions are new. A number that was copied from another cluster is at most that of partitions here, so
-// that those which the topic gets later are new.
+// start returns where the partition starts: at the offset that was found, or where a policy says.
 //
-// isNew says that this partition was added later, or that patterns have found the topic after this member joined. Only a
-// partition without an offset can be new, and isNew matters only when the policy is Latest. Only then are the offsets of the
-// other partitions read.
-func (o *opening) firstPartitions(ctx context.Context, found offsets.Stored, reason string) (first int32, isNew bool, err error) {
-	ids := o.member.catalog.Partitions()[o.tp.Topic]
-	now := int32(len(ids))
+// Stored offsets have the number of partitions that the topic had when the group first started on it; without any it is the number
+// now. For a topic that was created again the number is at most that of the old topic, so that its additional partitions are new. A
+// number that was copied from another cluster is at most that of partitions here, so that those which the topic gets later are new.
+func (o *opening) start(ctx context.Context, found offsets.Stored) (start, error) {
+	now := o.member.catalog.Count(o.tp.Topic)
+	reason := o.reason(found)
 	switch {
-	case reason == "" && o.isCopied(found):
-		return min(now, cmp.Or(found.FirstPartitions, now)), false, nil
-	case reason == "":
-		return cmp.Or(found.FirstPartitions, now), false, nil
-	case reason == reasonRecreated:
-		return min(now, cmp.Or(found.FirstPartitions, o.prevPartitions, now)), false, nil
-	case reason != reasonNone || o.member.from != Latest:
-		return now, false, nil
+	case reason == reasonNone:
+		return o.begin(ctx)
+	case reason == reasonRecreated: // the group had started before this topic existed
+		first, err := o.member.edge(ctx, o.tp, Earliest)
+		line := reporting.Start{Reason: reason, Policy: Earliest.String()}
+		return start{offset: first, firstPartitions: min(now, cmp.Or(found.FirstPartitions, o.prevPartitions, now)), line: line}, err
+	case o.isCopied(found):
+		return start{offset: found.Offset, firstPartitions: min(now, cmp.Or(found.FirstPartitions, now))}, nil
 	}
-	all := make([]kiel.Partition, len(ids))
-	for i, id := range ids {
-		all[i] = kiel.Partition{Topic: o.tp.Topic, ID: id}
+	s := start{offset: found.Offset, firstPartitions: cmp.Or(found.FirstPartitions, now)}
+	if isBeginning(found.Began) {
+		s.began = found.Began
 	}
-	isNew = o.member.catalog.IsNew(o.tp.Topic)
-	first, err = o.member.reader.FirstPartitions(ctx, all, o.topicID, offsets.ClusterID(o.member.cluster))
-	if first == 0 {
-		return now, isNew, err
-	}
-	return first, isNew || o.tp.ID >= first, err
+	return s, nil
 }
 
 // isFenced returns whether the user gave a Fence, and so commits positions in transactions.
@@ -172,27 +160,27 @@ func (o *opening) isFenced() bool { return o.member.group.settings.Fence != nil 
 // late commit of the start position would lower them. The choice of the policy Earliest need not be committed either: Earliest
 // chooses the same again.
 func (o *opening) leavesAlone(reason string) bool {
-	return o.isFenced() && (reason == "" || o.member.from == Earliest)
+	return o.isFenced() && (reason == "" || o.member.policy.from == Earliest)
 }
 
-// track opens the tracker at start and commits the start position.
-func (o *opening) track(ctx context.Context, start int64, text string, firstPartitions int32, reason string, policy From) error {
+// track opens the tracker at s and commits the start position.
+func (o *opening) track(ctx context.Context, s start, text string) error {
 	o.enter(atStart)
 	o.member.learnTree(ctx, o.claim.Incarnation())
 	open := o.member.committer.Open
-	if o.leavesAlone(reason) {
+	if o.leavesAlone(s.line.Reason) {
 		open = o.member.committer.OpenStored
 	}
-	o.tracker = open(o.tp, o.claim, o.topicID, start, text)
-	o.tracker.SetFirstPartitions(firstPartitions)
+	o.tracker = open(o.tp, o.claim, o.topicID, s.offset, text)
+	o.tracker.SetBeginning(s.firstPartitions, s.began)
 	o.tracker.SetStartLeaderEpoch(o.leaderEpoch)
-	return o.first(ctx, reason, policy)
+	return o.first(ctx, s.line)
 }
 
 // first commits the start position. With a reason a policy has chosen the position, which is counted and logged. A position that
 // was copied from another cluster is logged, too.
-func (o *opening) first(ctx context.Context, reason string, policy From) error {
-	if !o.leavesAlone(reason) {
+func (o *opening) first(ctx context.Context, line reporting.Start) error {
+	if !o.leavesAlone(line.Reason) {
 		if err := o.member.committer.Commit(ctx, o.tracker); err != nil {
 			return notCommitted(o.tp, err)
 		}
@@ -201,13 +189,13 @@ func (o *opening) first(ctx context.Context, reason string, policy From) error {
 		o.tracker.LeaveAlone()
 	}
 	start, _, _ := o.tracker.Marked() // nothing is marked yet
-	if reason != "" {
-		o.member.metrics.resets.WithLabelValues(labelOf(o.tp.Topic), reason).Inc()
-		o.member.openLog.StartsByPolicy(o.tp, start, reason, policy.String())
+	if line.Reason != "" {
+		o.member.metrics.resets.WithLabelValues(labelOf(o.tp.Topic), line.Reason).Inc()
+		o.member.openLog.StartsByPolicy(o.tp, start, line)
 	} else if o.origin == reporting.FromCopied {
 		o.member.openLog.StartsByCopy(o.tp, start)
 	}
-	if reason == reasonRecreated {
+	if line.Reason == reasonRecreated {
 		o.member.report.SendOf(o.tp, fmt.Errorf("%w: its offsets do not count, starting at the first message", offsets.Recreated(o.tp.Topic)))
 	}
 	return nil
@@ -230,8 +218,8 @@ func (o *opening) openStream(ctx context.Context, start int64) (stream, int64, e
 		return nil, 0, failure("find the start position of", o.tp.String(), err)
 	}
 	next := oldest
-	if start > oldest && o.member.from == Latest {
-		if next, err = o.member.edge(ctx, o.tp, Latest); err != nil {
+	if start > oldest && o.member.policy.from != Earliest {
+		if next, err = o.member.byPolicy(ctx, o.tp); err != nil {
 			return nil, 0, failure("find the start position of", o.tp.String(), err)
 		}
 	}
@@ -246,7 +234,7 @@ func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason s
 	o.member.report.SendOf(o.tp, outOfLog(o.tp, start, why, ", continuing at %d", next))
 	o.tracker.Move(next)
 	o.origin = reporting.FromReset
-	if err := o.first(ctx, reason, o.member.from); err != nil {
+	if err := o.first(ctx, reporting.Start{Reason: reason, Policy: o.member.policy.String()}); err != nil {
 		return nil, 0, err
 	}
 	s, err := o.member.fetcher.open(ctx, o.tp, next, -1)

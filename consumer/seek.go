@@ -83,7 +83,7 @@ func (o *opening) isPromised() bool {
 }
 
 // seek moves the position to where Setup has set it, and commits the new position, so that a second opening starts there, too. A
-// negative offset stands for the offset that Options.From chooses, as with sarama.
+// negative offset stands for the one at which a new group would start, as with sarama.
 func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 	offset, text, moved := o.session.sought(o.tp, start)
 	switch {
@@ -95,7 +95,7 @@ func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 		return start, nil
 	}
 	if offset < 0 {
-		first, err := o.member.edge(ctx, o.tp, o.member.from)
+		first, err := o.member.byPolicy(ctx, o.tp)
 		if err != nil {
 			return 0, failure("find the start position of", o.tp.String(), err)
 		}

@@ -31,6 +31,7 @@ func TestGoexitInCallbacks(t *testing.T) {
 	t.Run("interceptor", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			c := sarama.NewConfig()
+			c.Consumer.Offsets.Initial = sarama.OffsetOldest
 			c.Consumer.Interceptors = []sarama.ConsumerInterceptor{interceptor(func(*sarama.ConsumerMessage) { runtime.Goexit() })}
 			goexit(t, consumer.Options{Config: c}, "")
 		})

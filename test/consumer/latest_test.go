@@ -5,25 +5,94 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/kielgo/kiel/consumer"
 )
 
-func fromLatest(o *consumer.Options) { o.From = consumer.Latest }
+func fromLatest(o *consumer.Options) {
+	o.From, o.Config.Consumer.Offsets.Initial = consumer.Latest, sarama.OffsetNewest
+}
 
-// A group that starts from Latest reads nothing old, whichever of its members opens which partition first.
+// byConfig leaves it to sarama's default where a new group starts.
+func byConfig(o *consumer.Options) { o.Config.Consumer.Offsets.Initial = sarama.OffsetNewest }
+
+// A group that starts at the end, by From or by its Config, reads nothing old, whichever of its members opens which partition first.
 func TestFirstStartFromLatestReadsNothingOld(t *testing.T) {
-	inRig(t, 8, func(t *testing.T, r *rig) {
-		r.produce(10, 0, 1, 2, 3, 4, 5, 6, 7)
-		a, b := r.member("a", fromLatest).start(), r.member("b", fromLatest).start()
-		until(t, "all partitions are open", func() bool { return len(a.owns())+len(b.owns()) == 8 && len(b.owns()) == 4 })
-		time.Sleep(time.Minute)
-		if n := total(a, b); n != 0 {
-			t.Errorf("%d old messages were read", n)
+	for name, change := range map[string]func(*consumer.Options){"From": fromLatest, "Config": byConfig} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, 8, func(t *testing.T, r *rig) {
+				r.produce(10, 0, 1, 2, 3, 4, 5, 6, 7)
+				a, b := r.member("a", change).start(), r.member("b", change).start()
+				until(t, "all partitions are open", func() bool { return len(a.owns())+len(b.owns()) == 8 && len(b.owns()) == 4 })
+				time.Sleep(time.Minute)
+				if n := total(a, b); n != 0 {
+					t.Errorf("%d old messages were read", n)
+				}
+				r.produce(1, 0, 1, 2, 3, 4, 5, 6, 7)
+				until(t, "what is new", func() bool { return total(a, b) == 8 })
+				quit(a, b)
+			})
+		})
+	}
+}
+
+// A member that begins is handed the messages that have come since the group began, in partitions that were not opened before.
+func TestWhatComesWhileAGroupBeginsIsRead(t *testing.T) {
+	inRig(t, 2, func(t *testing.T, r *rig) {
+		r.produce(10, 0, 1)
+		away := r.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: topic, Partitions: []int32{1}, Err: kerr.LeaderNotAvailable, Count: -1})
+		a := r.member("a", byConfig).start()
+		until(t, "one is open", func() bool { return r.committed(topic, 0) == 10 })
+		time.Sleep(time.Second)
+		r.produce(5, 0, 1)
+		until(t, "5 messages", func() bool { return total(a) == 5 })
+		if got := r.committed(topic, 1); got != -1 {
+			t.Fatalf("%d is stored for the partition that is not open", got)
 		}
-		r.produce(1, 0, 1, 2, 3, 4, 5, 6, 7)
-		until(t, "what is new", func() bool { return total(a, b) == 8 })
-		quit(a, b)
+		quit(a)
+		away.Remove()
+		b := r.member("b", byConfig).start()
+		until(t, "b has the partition that was never open", func() bool { return len(b.h.offsets(topic, 1)) > 0 })
+		time.Sleep(time.Minute)
+		if got := b.h.offsets(topic, 1); len(got) != 5 || got[0] != 10 {
+			t.Errorf("b has read %v, want 10 to 14", got)
+		}
+		quit(b)
 	})
+}
+
+// A partition without an offset starts at its first message in a group that has worked on the topic: the offset was deleted, or has
+// expired. A group of which all offsets were deleted begins anew.
+func TestDeletedOffsetFromLatest(t *testing.T) {
+	for name, all := range map[string]bool{"of one partition": false, "of all": true} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, 2, func(t *testing.T, r *rig) {
+				r.produce(10, 0, 1)
+				a := r.member("a", byConfig).start()
+				until(t, "both are open", func() bool { return r.committed(topic, 0) == 10 && r.committed(topic, 1) == 10 })
+				time.Sleep(time.Hour)
+				quit(a)
+				r.produce(5, 0, 1)
+				r.deleteOffset(1)
+				want := 5 + 15
+				if all {
+					r.deleteOffset(0)
+					want = 0
+				}
+				b := r.member("b", byConfig).start()
+				until(t, "both are open", func() bool { return len(b.owns()) == 2 })
+				time.Sleep(time.Minute)
+				if n := total(b); n != want {
+					t.Errorf("%d messages, want %d", n, want)
+				}
+				quit(b)
+			})
+		})
+	}
 }
 
 // A partition that the topic got after the group had started on it is read from its first message, also when the group was away

@@ -51,6 +51,27 @@ func (r *rig) deleteGroup() {
 	}
 }
 
+// deleteOffset deletes the offset of one partition, as Kafka's tools do.
+func (r *rig) deleteOffset(p int32) {
+	r.t.Helper()
+	part := kmsg.NewOffsetDeleteRequestTopicPartition()
+	part.Partition = p
+	of := kmsg.NewOffsetDeleteRequestTopic()
+	of.Topic, of.Partitions = topic, append(of.Partitions, part)
+	req := kmsg.NewPtrOffsetDeleteRequest()
+	req.Group, req.Topics = group, append(req.Topics, of)
+	resp, err := req.RequestWith(r.t.Context(), r.prod)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // The commits that an owner repeats raise what a late commit of an owner before has lowered, and leave alone what another program
 // has stored.
 func TestRepeatsLowerNoOffset(t *testing.T) {

@@ -187,6 +187,7 @@ func (r *rig) config() *sarama.Config {
 	c.Net.Proxy.Enable = true
 	c.Net.Proxy.Dialer = dialer{r.knet}
 	c.Consumer.Return.Errors = true
+	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	if !*eagerly {
 		c.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
 	}

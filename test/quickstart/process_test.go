@@ -84,8 +84,8 @@ func (p *process) waitFor(t *testing.T, line string) {
 const (
 	// open is what a session warns of that has neither credentials nor an ACL, as in programs of the documentation.
 	open = "znodes will be open to everybody"
-	// byPolicy is what a consumer warns of that is the first of its group.
-	byPolicy = "partitions start where a policy says"
+	// byPolicy is what a consumer logs that is the first of its group.
+	byPolicy = "new group starts"
 )
 
 // terminate sends SIGTERM to the program, which has to end soon, with success, and with nothing in its log but [open], [byPolicy]

@@ -119,7 +119,7 @@ func readStored(resp *sarama.OffsetFetchResponse, p kiel.Partition) Stored {
 		m, ours := parseMetadata(block.Metadata)
 		return Stored{
 			Offset: block.Offset, TopicID: m.topicID, Token: m.token, Text: m.text, Ours: ours && block.Offset >= 0,
-			LeaderEpoch: block.LeaderEpoch, FirstPartitions: m.partitions, Place: m.place,
+			LeaderEpoch: block.LeaderEpoch, FirstPartitions: m.partitions, Began: m.began, Place: m.place,
 		}
 	case sarama.ErrGroupIDNotFound:
 		return Stored{Offset: -1}

@@ -101,7 +101,7 @@ func (s *MemoryStore) put(c OffsetCommit) {
 	}
 	s.offsets[c.Partition] = Stored{
 		Offset: c.Offset, TopicID: c.TopicID, Token: c.Token, Text: c.Text, Ours: true,
-		LeaderEpoch: c.LeaderEpoch, FirstPartitions: c.FirstPartitions, Place: c.Place,
+		LeaderEpoch: c.LeaderEpoch, FirstPartitions: c.FirstPartitions, Began: c.Began, Place: c.Place,
 	}
 	if s.OnStored != nil {
 		s.OnStored(c)

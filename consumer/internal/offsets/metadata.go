@@ -2,27 +2,31 @@ package offsets
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/IBM/sarama"
 )
 
 // commitMetadata is the metadata of a commit in Kafka:
 // "kiel1;<ids>;<token>/<partitions>;<text>". The ids are in base64: the topic's id, 16 bytes, and behind it the two ids of the
-// Place, 8 bytes each. An id that is unknown is zero bytes; without a Place its ids are left out, and without any id the field is
-// empty. Earlier versions wrote the topic's id alone, and ignore what is behind it. The partitions and their slash are left out
+// Place, 8 bytes each; then, in 6 bytes, the milliseconds from 1970 to when the group began on the topic at its ends, if it has
+// just done so. What is unknown is zero bytes, and is left out at the end; without any id the field is empty. Earlier versions wrote
+// the topic's id alone, or the three ids, and ignore what is behind them. The partitions and their slash are left out
 // when unknown. Metadata of another form is all text.
 type commitMetadata struct {
 	topicID    sarama.Uuid // the topic's id; zero when unknown
 	place      Place       // where the commit was made
 	token      int64       // the token of the claim that stored the offset
+	began      time.Time   // when the group began on the topic at its ends; zero when it did not, or long ago
 	partitions int32       // how many partitions the topic had when the group first started on it; 0 when unknown
 	text       string      // the user's own metadata
 }
 
 func metadataOf(c OffsetCommit) commitMetadata {
-	return commitMetadata{topicID: c.TopicID, place: c.Place, token: c.Token, partitions: c.FirstPartitions, text: c.Text}
+	return commitMetadata{topicID: c.TopicID, place: c.Place, token: c.Token, partitions: c.FirstPartitions, began: c.Began, text: c.Text}
 }
 
 const metadataPrefix = "kiel1;"
@@ -38,32 +42,49 @@ func (m commitMetadata) String() string {
 	return metadataPrefix + base64.RawURLEncoding.EncodeToString(m.ids()) + ";" + strconv.FormatInt(m.token, 10) + partitions + ";" + m.text
 }
 
-// ids returns the ids, without those at the end that are unknown.
+// timeSize is the size of a time in metadata, in bytes.
+const timeSize = 6
+
+// ids returns the ids and the time behind them, without those at the end that are unknown.
 func (m commitMetadata) ids() []byte {
-	if m.place == (Place{}) {
-		if m.topicID == (sarama.Uuid{}) {
-			return nil
-		}
+	switch {
+	case m.place != (Place{}), !m.began.IsZero():
+	case m.topicID == (sarama.Uuid{}):
+		return nil
+	default:
 		return m.topicID[:]
 	}
-	ids := append(make([]byte, 0, len(m.topicID)+2*len(ID{})), m.topicID[:]...)
-	return append(append(ids, m.place.Tree[:]...), m.place.Cluster[:]...)
+	ids := append(make([]byte, 0, len(m.topicID)+2*len(ID{})+8), m.topicID[:]...)
+	ids = append(append(ids, m.place.Tree[:]...), m.place.Cluster[:]...)
+	if m.began.IsZero() {
+		return ids
+	}
+	n := binary.BigEndian.AppendUint64(nil, uint64(m.began.UnixMilli()))
+	return append(ids, n[len(n)-timeSize:]...)
 }
 
-// parseIDs is the reverse of ids. It returns false if b is not empty and has no room for the topic's id. Bytes behind the ids are a
+// parseIDs is the reverse of ids. It returns false if b is not empty and has no room for the topic's id. Bytes behind the time are a
 // later version's.
-func parseIDs(b []byte) (topicID sarama.Uuid, place Place, ok bool) {
+func (m *commitMetadata) parseIDs(b []byte) bool {
 	if len(b) == 0 {
-		return topicID, place, true
+		return true
 	}
-	if copy(topicID[:], b) != len(topicID) {
-		return topicID, place, false
+	if copy(m.topicID[:], b) != len(m.topicID) {
+		return false
 	}
-	if rest := b[len(topicID):]; len(rest) >= 2*len(ID{}) {
-		copy(place.Tree[:], rest)
-		copy(place.Cluster[:], rest[len(ID{}):])
+	b = b[len(m.topicID):]
+	if len(b) < 2*len(ID{}) {
+		return true
 	}
-	return topicID, place, true
+	copy(m.place.Tree[:], b)
+	copy(m.place.Cluster[:], b[len(ID{}):])
+	if b = b[2*len(ID{}):]; len(b) >= timeSize {
+		n := binary.BigEndian.Uint64(append(make([]byte, 8-timeSize), b[:timeSize]...))
+		if n > 0 {
+			m.began = time.UnixMilli(int64(n))
+		}
+	}
+	return true
 }
 
 // parseMetadata parses the metadata of a commit. ours is false if another program has written them.
@@ -97,7 +118,7 @@ func parseMetadata(s string) (m commitMetadata, ours bool) {
 	if err != nil {
 		return foreign, false
 	}
-	if m.topicID, m.place, ours = parseIDs(ids); !ours {
+	if !m.parseIDs(ids) {
 		return foreign, false
 	}
 	return m, true

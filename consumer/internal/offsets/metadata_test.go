@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/IBM/sarama"
 	"pgregory.net/rapid"
@@ -56,6 +57,13 @@ func genID[T ~[16]byte | ~[8]byte](t *rapid.T, name string, set func(*T, []byte)
 	return id
 }
 
+func genBegan(t *rapid.T) time.Time {
+	if !rapid.Bool().Draw(t, "the group has just begun") {
+		return time.Time{}
+	}
+	return time.UnixMilli(rapid.Int64Range(1, 1<<(8*timeSize)-1).Draw(t, "began"))
+}
+
 // Members of earlier versions read what today's members write, and the reverse.
 func TestMetadataBesideAnEarlierVersion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -63,6 +71,7 @@ func TestMetadataBesideAnEarlierVersion(t *testing.T) {
 		want := commitMetadata{
 			topicID: genID(t, "topic", func(id *sarama.Uuid, b []byte) { copy(id[:], b) }),
 			place:   Place{Tree: genID(t, "tree", short), Cluster: genID(t, "cluster", short)},
+			began:   genBegan(t),
 			token:   rapid.Int64().Draw(t, "token"), partitions: rapid.Int32Min(0).Draw(t, "partitions"), text: rapid.String().Draw(t, "text"),
 		}
 		written := want.String()
@@ -73,7 +82,7 @@ func TestMetadataBesideAnEarlierVersion(t *testing.T) {
 		if got, ours := parseEarlier(written); got != known || !ours {
 			t.Fatalf("the earlier version reads %q as %+v, %v, want %+v", written, got, ours, known)
 		}
-		if len(written) > len(metadataPrefix)+len(";9223372036854775807/2147483647;")+43+1+len(want.text) {
+		if len(written) > len(metadataPrefix)+len(";9223372036854775807/2147483647;")+51+len(want.text) {
 			t.Fatalf("%q is too long", written)
 		}
 	})
@@ -107,8 +116,14 @@ func TestMetadataOfAnybody(t *testing.T) {
 			t.Errorf("%d bytes of ids: %+v, %v", n, m, ours)
 		}
 	}
+	for _, n := range []int{32, 33, 37} { // a part of a time is none
+		ids := base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("x", n)))
+		if m, ours := parseMetadata("kiel1;" + ids + ";1;"); !ours || m.place.Cluster.String() != strings.Repeat("78", 8) || !m.began.IsZero() {
+			t.Errorf("%d bytes of ids: %+v, %v", n, m, ours)
+		}
+	}
 	later := base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("x", 48)))
-	if m, ours := parseMetadata("kiel1;" + later + ";1;"); !ours || m.place.Cluster.String() != strings.Repeat("78", 8) {
+	if m, ours := parseMetadata("kiel1;" + later + ";1;"); !ours || m.place.Cluster.String() != strings.Repeat("78", 8) || m.began.IsZero() {
 		t.Errorf("ids of a later version: %+v, %v", m, ours)
 	}
 	if _, ours := parseMetadata("kiel1;" + strings.Repeat("A", 260) + ";1;"); ours {

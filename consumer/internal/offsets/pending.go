@@ -1,6 +1,7 @@
 package offsets
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/kielgo/kiel/internal/operr"
@@ -78,9 +79,10 @@ func (p *pendingCommit) maybeInFlight(aborts int64) bool {
 // offsetCommit returns the commit for the store.
 func (p *pendingCommit) offsetCommit() OffsetCommit {
 	t := p.tracker
+	begun := cmp.Or(t.beginning.Load(), &beginning{})
 	return OffsetCommit{
 		Place:     p.committer.placeOf(t),
-		Partition: t.partition, Offset: p.offset, TopicID: t.topicID, Text: p.text, LeaderEpoch: p.leaderEpoch, FirstPartitions: t.firstPartitions.Load(),
+		Partition: t.partition, Offset: p.offset, TopicID: t.topicID, Text: p.text, LeaderEpoch: p.leaderEpoch, FirstPartitions: begun.firstPartitions, Began: begun.at,
 		Token: t.claim.Token(), EpochPath: t.claim.EpochPath(), EpochVersion: t.claim.EpochVersion(), Incarnation: t.claim.Incarnation(),
 		Authorize: p.authorize,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -64,32 +65,44 @@ func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Part
 	}
 }
 
-// FirstPartitions returns how many partitions the topic had when the group first started on it: the smallest number that the
-// commits of ps have. ps are all partitions of the topic, whose id is topicID in the cluster with the ID cluster. Commits that
-// were copied from another cluster count, too: the group had started there. The number is 0 when no commit has it.
-func (r *Reader) FirstPartitions(ctx context.Context, ps []kiel.Partition, topicID sarama.Uuid, cluster ID) (int32, error) {
+// Beginning is what the stored offsets of a topic's partitions say of the group's beginning on the topic.
+type Beginning struct {
+	// Stored says that an offset is stored in one of the partitions; one that was copied from another cluster, or that is of an
+	// earlier topic of the same name, counts.
+	Stored bool
+	// FirstPartitions is how many partitions the topic had when the group first started on it: the smallest number that the commits
+	// have; 0 when none has it. Commits that were copied from another cluster count, too: the group had started there.
+	FirstPartitions int32
+	// At is the earliest OffsetCommit.Began of the commits of this topic in this cluster; zero if none has it.
+	At time.Time
+}
+
+// Beginning reads the offsets of ps, which are all partitions of the topic, whose id is topicID in the cluster with the ID cluster.
+func (r *Reader) Beginning(ctx context.Context, ps []kiel.Partition, topicID sarama.Uuid, cluster ID) (b Beginning, err error) {
 	found, err := r.GetAll(ctx, ps)
 	if err != nil {
-		return 0, err
+		return Beginning{}, err
 	}
-	least := int32(0)
 	for _, p := range ps {
 		s := found[p]
 		if s.Err != nil {
-			return 0, s.Err
+			return Beginning{}, s.Err
 		}
+		b.Stored = b.Stored || s.Offset >= 0
 		n := s.FirstPartitions
 		switch {
 		case s.IsCopied(cluster):
 			n = min(n, int32(len(ps))) // what the topic gets here later is new
 		case !SameTopic(s.TopicID, topicID):
 			n = 0
+		case !s.Began.IsZero() && (b.At.IsZero() || s.Began.Before(b.At)):
+			b.At = s.Began
 		}
-		if n > 0 && (least == 0 || n < least) {
-			least = n
+		if n > 0 && (b.FirstPartitions == 0 || n < b.FirstPartitions) {
+			b.FirstPartitions = n
 		}
 	}
-	return least, nil
+	return b, nil
 }
 
 // Run reads until ctx ends.

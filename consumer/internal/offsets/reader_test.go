@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -49,23 +50,29 @@ func TestReadsThatWaitTravelTogether(t *testing.T) {
 	})
 }
 
-// The smallest number counts that commits of the same topic have.
-func TestFirstPartitions(t *testing.T) {
+// The offsets of a topic tell whether the group has begun on it, when, and with how many partitions: the smallest number that commits
+// of the same topic have, and their earliest time.
+func TestBeginning(t *testing.T) {
 	id, other := sarama.Uuid{1}, sarama.Uuid{2}
 	ps := []kiel.Partition{tp("t", 0), tp("t", 1), tp("t", 2)}
+	early, late := time.UnixMilli(1000), time.UnixMilli(2000)
 	for name, c := range map[string]struct {
 		stored []Stored
-		want   int32
+		want   Beginning
 	}{
-		"nothing is stored":              {nil, 0},
-		"by an older version":            {[]Stored{{TopicID: id, Ours: true}, {TopicID: id, Ours: true}}, 0},
-		"some by an older version":       {[]Stored{{TopicID: id, Ours: true}, {TopicID: id, FirstPartitions: 4}}, 4},
-		"the smallest":                   {[]Stored{{TopicID: id, FirstPartitions: 8}, {TopicID: id, FirstPartitions: 4}, {TopicID: id, FirstPartitions: 6}}, 4},
-		"of a topic that was deleted":    {[]Stored{{TopicID: other, FirstPartitions: 2}, {TopicID: id, FirstPartitions: 8}}, 8},
-		"of a topic whose id is unknown": {[]Stored{{FirstPartitions: 2}, {TopicID: id, FirstPartitions: 8}}, 2},
-		"copied from another cluster":    {[]Stored{{TopicID: other, FirstPartitions: 2, Place: mirrored}, {TopicID: id, FirstPartitions: 8}}, 2},
-		"copied, and more than here":     {[]Stored{{TopicID: other, FirstPartitions: 8, Place: mirrored}, {TopicID: id, Place: here}}, 3},
-		"copied, without a number":       {[]Stored{{TopicID: other, Place: mirrored}}, 0},
+		"nothing is stored":              {nil, Beginning{}},
+		"deleted":                        {[]Stored{{Offset: -1, TopicID: id}}, Beginning{}},
+		"by an older version":            {[]Stored{{TopicID: id, Ours: true}, {TopicID: id, Ours: true}}, Beginning{Stored: true}},
+		"by another program":             {[]Stored{{Offset: 7}}, Beginning{Stored: true}},
+		"some by an older version":       {[]Stored{{TopicID: id, Ours: true}, {TopicID: id, FirstPartitions: 4}}, Beginning{true, 4, time.Time{}}},
+		"the smallest":                   {[]Stored{{TopicID: id, FirstPartitions: 8}, {TopicID: id, FirstPartitions: 4}, {TopicID: id, FirstPartitions: 6}}, Beginning{true, 4, time.Time{}}},
+		"of a topic that was deleted":    {[]Stored{{TopicID: other, FirstPartitions: 2, Began: early}, {TopicID: id, FirstPartitions: 8, Began: late}}, Beginning{true, 8, late}},
+		"of the topic before alone":      {[]Stored{{TopicID: other, FirstPartitions: 2, Began: early}}, Beginning{Stored: true}},
+		"of a topic whose id is unknown": {[]Stored{{FirstPartitions: 2, Began: early}, {TopicID: id, FirstPartitions: 8}}, Beginning{true, 2, early}},
+		"copied from another cluster":    {[]Stored{{TopicID: other, FirstPartitions: 2, Place: mirrored, Began: early}, {TopicID: id, FirstPartitions: 8}}, Beginning{true, 2, time.Time{}}},
+		"copied, and more than here":     {[]Stored{{TopicID: other, FirstPartitions: 8, Place: mirrored}, {TopicID: id, Place: here}}, Beginning{true, 3, time.Time{}}},
+		"copied, without a number":       {[]Stored{{TopicID: other, Place: mirrored}}, Beginning{Stored: true}},
+		"the earliest":                   {[]Stored{{TopicID: id, Began: late}, {TopicID: id, Began: early}, {TopicID: id}}, Beginning{Stored: true, At: early}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,8 +82,8 @@ func TestFirstPartitions(t *testing.T) {
 				}
 				r := NewReader(store)
 				go r.Run(t.Context())
-				if got, err := r.FirstPartitions(t.Context(), ps, id, here.Cluster); got != c.want || err != nil {
-					t.Errorf("%d, %v, want %d", got, err, c.want)
+				if got, err := r.Beginning(t.Context(), ps, id, here.Cluster); got != c.want || err != nil {
+					t.Errorf("%+v, %v, want %+v", got, err, c.want)
 				}
 			})
 		})

@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"context"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -36,6 +37,9 @@ type OffsetCommit struct {
 	// it is not known. Each commit repeats the number.
 	FirstPartitions int32
 
+	// Began is when the group began on the topic at the ends of its partitions, in milliseconds; zero when it did not, or long ago.
+	Began time.Time
+
 	// Place is where the commit is made, as far as it is known.
 	Place Place
 
@@ -66,6 +70,9 @@ type Stored struct {
 
 	// FirstPartitions is that of the commit; 0 when it had none.
 	FirstPartitions int32
+
+	// Began is that of the commit; zero when it had none.
+	Began time.Time
 
 	// Place is that of the commit; zero when it had none.
 	Place Place

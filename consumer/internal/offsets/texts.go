@@ -17,7 +17,7 @@ import (
 
 const (
 	// MaxText is how long a text may be so that brokers store it whose offset.metadata.max.bytes is 4,096, as it is unless changed.
-	// Kafka counts UTF-16 code units, and the rest of the metadata take up to 82.
+	// Kafka counts UTF-16 code units, and the rest of the metadata take up to 90.
 	MaxText = 4000
 	// maxTextBytes is how long a text may be in any case. A string of Kafka's protocol has 32,767 bytes at most.
 	maxTextBytes = 32_000

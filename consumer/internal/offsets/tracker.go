@@ -40,7 +40,7 @@ type Tracker struct {
 	elsewhere func() bool                    // returns whether the brokers are another cluster's now; nil is never
 	texts     *textLimit                     // how long texts may be; nil is any
 
-	firstPartitions atomic.Int32 // see OffsetCommit
+	beginning atomic.Pointer[beginning] // the group's on the topic
 
 	mu        sync.Mutex
 	closed    bool           // no mark is accepted, and only awaited may be written
@@ -77,8 +77,16 @@ type Tracker struct {
 	fullSince    time.Time     // when full was made
 }
 
-// SetFirstPartitions makes n the OffsetCommit.FirstPartitions of all later commits.
-func (t *Tracker) SetFirstPartitions(n int32) { t.firstPartitions.Store(n) }
+// beginning is what commits say of the group's beginning on a topic; see OffsetCommit.
+type beginning struct {
+	firstPartitions int32
+	at              time.Time
+}
+
+// SetBeginning sets OffsetCommit.FirstPartitions and OffsetCommit.Began of all later commits.
+func (t *Tracker) SetBeginning(firstPartitions int32, began time.Time) {
+	t.beginning.Store(&beginning{firstPartitions, began})
+}
 
 // SetStartLeaderEpoch sets the leader epoch of the record batch before the start position, -1 when it is not known. It is called before
 // the first Delivered.

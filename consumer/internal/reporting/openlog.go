@@ -46,28 +46,32 @@ type OpenLog struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	version uint64                      // the version of the plan under which a claim was opened last
-	loud    bool                        // maxLines partitions of that plan, at most, were not open
-	tokens  map[kiel.Partition]int64    // the tokens of the claims that are held and were opened
-	starts  map[policyStart]*someStarts // the starts that were not logged yet
-	timer   *time.Timer                 // fires when starts is to be logged; nil when there are none
+	version uint64                   // the version of the plan under which a claim was opened last
+	loud    bool                     // maxLines partitions of that plan, at most, were not open
+	tokens  map[kiel.Partition]int64 // the tokens of the claims that are held and were opened
+	starts  map[Start]*someStarts    // the starts that were not logged yet, by what they have in common
+	timer   *time.Timer              // fires when starts is to be logged; nil when there are none
 }
 
-// policyStart is the reason for which partitions start by policy, and the policy. Its zero value is a start at copied offsets.
-type policyStart struct {
-	reason string
-	policy string
+// Start says why a partition starts where a policy says. Its zero value is a start at a copied offset.
+type Start struct {
+	Reason   string // why a policy chose the offset
+	Policy   string // the policy
+	Option   string // the option that says so; "" if it follows from the reason
+	NewGroup bool   // the group had no offset on the topic, or is beginning on it
+	Skipped  int64  // how many offsets before the start Kafka has; counted for a new group
 }
 
-// someStarts are partitions that start alike: the first maxNamed, and the number of all.
+// someStarts are partitions that start alike: the first maxNamed, the number of all, and how many offsets they skip.
 type someStarts struct {
-	first []string
-	count int
+	first   []string
+	count   int
+	skipped int64
 }
 
 // NewOpenLog returns an OpenLog that logs to log.
 func NewOpenLog(log *slog.Logger) *OpenLog {
-	return &OpenLog{log: log, tokens: map[kiel.Partition]int64{}, starts: map[policyStart]*someStarts{}}
+	return &OpenLog{log: log, tokens: map[kiel.Partition]int64{}, starts: map[Start]*someStarts{}}
 }
 
 // Opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting
@@ -102,23 +106,24 @@ func (l *OpenLog) Forget(p kiel.Partition) {
 }
 
 // StartsByPolicy logs that a partition starts at an offset that a policy has chosen. Starts within StartsWithin share a line.
-func (l *OpenLog) StartsByPolicy(p kiel.Partition, offset int64, reason, policy string) {
-	l.gather(policyStart{reason, policy}, p, offset)
-}
+func (l *OpenLog) StartsByPolicy(p kiel.Partition, offset int64, why Start) { l.gather(why, p, offset) }
 
 // StartsByCopy logs that a partition starts at an offset that was copied from another cluster. Starts within StartsWithin share a
 // line.
-func (l *OpenLog) StartsByCopy(p kiel.Partition, offset int64) { l.gather(policyStart{}, p, offset) }
+func (l *OpenLog) StartsByCopy(p kiel.Partition, offset int64) { l.gather(Start{}, p, offset) }
 
-// gather adds a start to those that are to be logged.
-func (l *OpenLog) gather(key policyStart, p kiel.Partition, offset int64) {
+// gather adds a start to those that are to be logged. Those of a new group share a line, whether they skip something or not.
+func (l *OpenLog) gather(key Start, p kiel.Partition, offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	skipped := key.Skipped
+	key.Skipped = 0
 	s := l.starts[key]
 	if s == nil {
 		s = &someStarts{}
 		l.starts[key] = s
 	}
+	s.skipped += skipped
 	if s.count++; s.count <= maxNamed {
 		s.first = append(s.first, fmt.Sprintf("%s at %d", p, offset))
 	}
@@ -131,25 +136,38 @@ func (l *OpenLog) gather(key policyStart, p kiel.Partition, offset int64) {
 func (l *OpenLog) Flush() {
 	l.mu.Lock()
 	starts := l.starts
-	l.starts = map[policyStart]*someStarts{}
+	l.starts = map[Start]*someStarts{}
 	if l.timer != nil {
 		l.timer.Stop()
 		l.timer = nil
 	}
 	l.mu.Unlock()
-	for _, key := range slices.SortedFunc(maps.Keys(starts), func(a, b policyStart) int {
-		return cmp.Or(cmp.Compare(a.reason, b.reason), cmp.Compare(a.policy, b.policy))
+	for _, key := range slices.SortedFunc(maps.Keys(starts), func(a, b Start) int {
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Option, b.Option))
 	}) {
-		s := starts[key]
-		names := strings.Join(s.first, ", ")
-		if more := s.count - len(s.first); more > 0 {
-			names = fmt.Sprintf("%s and %d more", names, more)
-		}
-		if key == (policyStart{}) {
-			l.log.Warn("partitions start at offsets that were committed in another Kafka cluster", "partitions", s.count, "first", names)
-			continue
-		}
+		l.logStarts(key, starts[key])
+	}
+}
+
+// logStarts logs partitions that start alike.
+func (l *OpenLog) logStarts(key Start, s *someStarts) {
+	names := strings.Join(s.first, ", ")
+	if more := s.count - len(s.first); more > 0 {
+		names = fmt.Sprintf("%s and %d more", names, more)
+	}
+	switch {
+	case key == (Start{}):
+		l.log.Warn("partitions start at offsets that were committed in another Kafka cluster", "partitions", s.count, "first", names)
+	case key.NewGroup && s.skipped > 0:
+		l.log.Warn("new group starts behind messages that it skips",
+			"policy", key.Policy, "option", key.Option, "skipped", s.skipped, "partitions", s.count, "first", names)
+	case key.NewGroup:
+		l.log.Info("new group starts", "policy", key.Policy, "option", key.Option, "partitions", s.count, "first", names)
+	case key.Option != "":
 		l.log.Warn("partitions start where a policy says, not at a committed offset",
-			"reason", key.reason, "policy", key.policy, "partitions", s.count, "first", names)
+			"reason", key.Reason, "policy", key.Policy, "option", key.Option, "partitions", s.count, "first", names)
+	default:
+		l.log.Warn("partitions start where a policy says, not at a committed offset",
+			"reason", key.Reason, "policy", key.Policy, "partitions", s.count, "first", names)
 	}
 }

@@ -59,6 +59,7 @@ func newConfig(isolation sarama.IsolationLevel) *sarama.Config {
 	c.ClientID = "differential"
 	c.Version = sarama.V3_6_0_0
 	c.Consumer.Return.Errors = true
+	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.IsolationLevel = isolation
 	c.Consumer.MaxWaitTime = 100 * time.Millisecond
 	c.Consumer.MaxProcessingTime = time.Second

@@ -135,6 +135,7 @@ func memberConfig() *sarama.Config {
 	config.ClientID = "test"
 	config.Version = sarama.V3_6_0_0
 	config.Consumer.Return.Errors = true
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	return config
 }
 

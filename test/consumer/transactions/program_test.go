@@ -76,7 +76,7 @@ func (p *program) run(ctx context.Context) error {
 	config.Version = sarama.V3_6_0_0
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
 	config.Consumer.Offsets.AutoCommit.Enable = false
-	opts := consumer.Options{Name: p.Name, Config: config, Observer: p.observer}
+	opts := consumer.Options{Name: p.Name, Config: config, From: consumer.Earliest, Observer: p.observer}
 	if p.Fence {
 		opts.Fence = p.fence
 	}

@@ -82,9 +82,6 @@ func Rows() []Row {
 		}},
 		{Title: "A Setup that fails", Reason: "it is about the time until a member leaves, which is as long as a session timeout; package consumer's own tests have it in virtual time"},
 		{Title: "Where to start", Findings: []Place{
-			{"Offsets.Initial is newest", "*"},
-		}},
-		{Title: "New partitions", Findings: []Place{
 			{"partitions are added, Offsets.Initial is newest", "message in the new partition"},
 		}},
 		{Title: "Positions that Kafka does not have", Findings: []Place{

@@ -18,6 +18,7 @@ func Config() *sarama.Config {
 	c.ClientID = "test"
 	c.Version = sarama.V3_6_0_0
 	c.Consumer.Return.Errors = true
+	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	return c
 }
 

@@ -1,0 +1,118 @@
+package consumer
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
+)
+
+// policy says where a new group starts.
+type policy struct {
+	from   From
+	option string // the option that says so
+}
+
+// policyOf returns the policy of a group: Options.From, or what a Config says, or else Earliest.
+func policyOf(opts Options) policy {
+	switch {
+	case opts.From != 0:
+		return policy{from: opts.From, option: "Options.From"}
+	case opts.Config == nil:
+		return policy{from: Earliest, option: "default"}
+	case opts.Config.Consumer.Offsets.Initial == sarama.OffsetOldest:
+		return policy{from: Earliest, option: "Config.Consumer.Offsets.Initial"}
+	default:
+		return policy{from: Latest, option: "Config.Consumer.Offsets.Initial"}
+	}
+}
+
+// String returns the policy's word in the log.
+func (p policy) String() string { return p.from.String() }
+
+// byPolicy returns where the member's policy has a partition start.
+func (m *membership) byPolicy(ctx context.Context, p kiel.Partition) (int64, error) {
+	return m.edge(ctx, p, m.policy.from)
+}
+
+// beginningFor is how long after its beginning on a topic a group that starts at the end counts as beginning: a partition without
+// an offset then starts where the group began. It is much longer than members need to open what they own, and than their clocks
+// differ.
+const beginningFor = 5 * time.Minute
+
+// isBeginning returns whether a group that began on a topic at began, at the ends of its partitions, counts as beginning now. A
+// clock that is behind counts, too.
+func isBeginning(began time.Time) bool {
+	return !began.IsZero() && time.Since(began).Abs() < beginningFor
+}
+
+// start is where a partition starts, and what its commits are to say of the group's beginning on the topic.
+type start struct {
+	offset          int64
+	firstPartitions int32     // see offsets.OffsetCommit
+	began           time.Time // see offsets.OffsetCommit
+	line            reporting.Start
+}
+
+// begin returns where a partition without an offset starts.
+//
+// A group that starts at the end, and has no offset on the topic, begins on it when that is found out. The end is read before the
+// offsets, so nothing is skipped that comes after the group's beginning, whoever begins. If others have begun a moment ago, the
+// partition starts at the first message of that time or later, because its end may be further now: it had to wait for a leader,
+// say, or was handed over before its first commit. Otherwise the group has worked on the topic, and this partition's offset
+// was deleted or has expired, or the topic got the partition later: it starts at its first message.
+func (o *opening) begin(ctx context.Context) (start, error) {
+	policy := o.member.policy
+	end, err := o.member.byPolicy(ctx, o.tp)
+	if err != nil {
+		return start{}, err
+	}
+	group, err := o.beginning(ctx)
+	s := start{offset: end, firstPartitions: cmp.Or(group.FirstPartitions, o.member.catalog.Count(o.tp.Topic))}
+	s.line = reporting.Start{Reason: reasonNone, Policy: policy.String(), Option: policy.option, NewGroup: err == nil && !group.Stored}
+	if policy.from == Earliest { // that is certain without the other offsets, too
+		return s, nil
+	}
+	isLate := group.FirstPartitions > 0 && o.tp.ID >= group.FirstPartitions || o.member.catalog.IsNew(o.tp.Topic)
+	switch {
+	case err != nil:
+		return start{}, err
+	case !isLate && !group.Stored:
+		s.began = time.Now().Truncate(time.Millisecond).Add(time.Millisecond) // the first that no message from before has
+	case !isLate && isBeginning(group.At):
+		s.began, s.line.NewGroup = group.At, true
+		at, err := o.member.at(ctx, o.tp, group.At)
+		if err != nil {
+			return start{}, err
+		}
+		if at >= 0 {
+			s.offset = min(at, end)
+		}
+	default:
+		s.offset, err = o.member.edge(ctx, o.tp, Earliest)
+		s.line.Policy, s.line.Option, s.line.NewGroup = Earliest.String(), "", false
+		return s, err
+	}
+	oldest, err := o.member.edge(ctx, o.tp, Earliest)
+	s.line.Skipped = max(0, s.offset-oldest)
+	return s, err
+}
+
+// beginning returns what the offsets of the topic's partitions say of the group's beginning on the topic. With Fence and Earliest it asks for none: one
+// that a transaction is about to store would hold this partition up.
+func (o *opening) beginning(ctx context.Context) (offsets.Beginning, error) {
+	if o.isFenced() && o.member.policy.from == Earliest {
+		return offsets.Beginning{Stored: true}, nil
+	}
+	ids := o.member.catalog.Partitions()[o.tp.Topic]
+	all := make([]kiel.Partition, len(ids))
+	for i, id := range ids {
+		all[i] = kiel.Partition{Topic: o.tp.Topic, ID: id}
+	}
+	return o.member.reader.Beginning(ctx, all, o.topicID, offsets.ClusterID(o.member.cluster))
+}

@@ -1,0 +1,173 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+)
+
+// Options.From says where a new group starts; without it a Config does, and without both it is the first message.
+func TestPolicyOf(t *testing.T) {
+	config := func(initial int64) *sarama.Config {
+		c := sarama.NewConfig()
+		c.Consumer.Offsets.Initial = initial
+		return c
+	}
+	for name, c := range map[string]struct {
+		opts Options
+		want policy
+	}{
+		"nothing":             {Options{}, policy{Earliest, "default"}},
+		"a Config":            {Options{Config: sarama.NewConfig()}, policy{Latest, "Config.Consumer.Offsets.Initial"}},
+		"a Config, oldest":    {Options{Config: config(sarama.OffsetOldest)}, policy{Earliest, "Config.Consumer.Offsets.Initial"}},
+		"From beside newest":  {Options{From: Earliest, Config: sarama.NewConfig()}, policy{Earliest, "Options.From"}},
+		"From beside oldest":  {Options{From: Latest, Config: config(sarama.OffsetOldest)}, policy{Latest, "Options.From"}},
+		"From, and no Config": {Options{From: Latest}, policy{Latest, "Options.From"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := newSettings([]string{"a:1"}, "g", c.opts)
+			if err != nil || set.policy != c.want {
+				t.Errorf("%+v, %v, want %+v", set.policy, err, c.want)
+			}
+		})
+	}
+	for _, from := range []From{-1, 3} {
+		if _, err := newSettings([]string{"a:1"}, "g", Options{From: from}); err == nil {
+			t.Errorf("From %d is taken", from)
+		}
+	}
+}
+
+// In a group that starts at the end, a partition without an offset starts there only while the group begins on the topic. What the
+// offsets of the topic's other partition say decides.
+func TestBeginningAtTheEnd(t *testing.T) {
+	p, other := tp("t", 0), tp("t", 1)
+	id := sarama.Uuid{1}
+	for name, c := range map[string]struct {
+		other offsets.Stored // of the other partition
+		age   time.Duration  // of the group's beginning in it
+		at    int64          // the offset of the first message since then; 0 for none
+		want  int64
+		says  string
+	}{
+		"no offset":                         {other: offsets.Stored{Offset: -1}, want: 100, says: `level=WARN msg="new group starts behind messages that it skips" policy=latest option=Options.From skipped=90 partitions=1`},
+		"began now":                         {age: time.Second, want: 100, says: "skipped=90"},
+		"began now, and a message has come": {age: time.Second, at: 70, want: 70, says: "skipped=60"},
+		"began now, and one later":          {age: time.Second, at: 103, want: 100, says: "skipped=90"},
+		"began by a clock that is ahead":    {age: -time.Second, at: 70, want: 70, says: "skipped=60"},
+		"began long ago":                    {age: beginningFor, at: 70, want: 10, says: `level=WARN msg="partitions start where a policy says, not at a committed offset" reason=none policy=earliest partitions=1`},
+		"began in the future":               {age: -beginningFor, at: 70, want: 10, says: "reason=none policy=earliest"},
+		"by a program or an earlier member": {other: offsets.Stored{Offset: 7}, want: 10, says: "reason=none policy=earliest"},
+		"of an earlier topic":               {other: offsets.Stored{Offset: 7, TopicID: sarama.Uuid{9}}, age: time.Second, want: 10, says: "reason=none policy=earliest"},
+		"of one partition less":             {other: offsets.Stored{TopicID: id, FirstPartitions: 2}, age: time.Second, at: 70, want: 70, says: "skipped=60"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newMarkRig(t, func(o *Options) { o.From = Latest })
+				said := &logtest.Log{}
+				r.logTo(slog.NewTextHandler(said, nil))
+				r.fetch.first, r.fetch.last = 10, 100
+				began := time.UnixMilli(time.Now().Add(-c.age).UnixMilli())
+				if c.age != 0 {
+					c.other.Began = began
+				}
+				if c.at > 0 {
+					r.fetch.times = map[time.Time]int64{began: c.at}
+				}
+				r.store.Set(map[kiel.Partition]offsets.Stored{other: c.other})
+				o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
+				start, err := o.position(t.Context())
+				if err != nil || start != c.want {
+					t.Errorf("starts at %d, %v, want %d", start, err, c.want)
+				}
+				time.Sleep(2 * reporting.StartsWithin)
+				synctest.Wait()
+				if said.Count(c.says) != 1 {
+					t.Errorf("logged %s", said)
+				}
+				stored := r.store.Get(p)
+				if isNew := c.want != 10; stored.Offset != c.want || stored.Began.IsZero() == isNew {
+					t.Errorf("stored %+v", stored)
+				}
+				if c.age == 0 && c.want == 100 && time.Since(stored.Began) > 5*time.Second {
+					t.Errorf("it began at %v, at %v", stored.Began, time.Now())
+				}
+			})
+		})
+	}
+}
+
+// The end is read before the offsets of the topic: another member that begins in between finds nothing that this one skips.
+func TestTheEndIsReadBeforeTheOffsets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := tp("t", 0)
+		r := newMarkRig(t, func(o *Options) { o.From = Latest })
+		r.fetch.last = 100
+		r.store.BlockFetch = make(chan struct{})
+		o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
+		done := make(chan int64)
+		go func() {
+			s, err := o.begin(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			done <- s.offset
+		}()
+		synctest.Wait()
+		r.fetch.mu.Lock()
+		r.fetch.last = 105 // messages that come while the offsets are read
+		r.fetch.mu.Unlock()
+		close(r.store.BlockFetch)
+		if got := <-done; got != 100 {
+			t.Errorf("starts at %d, want 100", got)
+		}
+	})
+}
+
+// What commits say of the group's beginning outlasts a change of the owner, until it is old.
+func TestBeginningOutlastsTheOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := tp("t", 0)
+		r := newMarkRig(t, func(o *Options) { o.From = Latest })
+		for _, c := range []struct {
+			sleep time.Duration
+			old   bool
+		}{{0, false}, {beginningFor / 2, false}, {beginningFor, true}} {
+			time.Sleep(c.sleep)
+			o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
+			if _, err := o.position(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.store.Get(p).Began; got.IsZero() != c.old {
+				t.Errorf("after %v: %v", c.sleep, got)
+			}
+			r.committer.Close(t.Context(), o.tracker)
+		}
+	})
+}
+
+// With Fence and Earliest the offsets of other partitions are not asked for: a transaction may hold one up.
+func TestBeginningWithFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := tp("t", 0)
+		r := newMarkRig(t, func(o *Options) {
+			o.From, o.Fence = Earliest, func(context.Context, string, int32) error { return nil }
+		})
+		o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
+		if _, err := o.position(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.store.Fetches(); len(got) != 1 {
+			t.Errorf("read %v", got)
+		}
+	})
+}
