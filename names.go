@@ -13,38 +13,37 @@ import (
 // ErrInvalidName is wrapped by the errors of [CheckGroup], [CheckTopic] and [CheckMember].
 var ErrInvalidName = errors.New("invalid name")
 
-const maxName = 249 // Kafka's limit for topic names
+const maxName = 249 // Kafka's limit for topic names, and that for members and the znodes of groups
 
-// CheckGroup returns an error wrapping ErrInvalidName unless name may be a group's: 1 to 249 of A-Z a-z 0-9 . _ - and neither "."
-// nor "..".
-func CheckGroup(name string) error { return checkName("group", name, "") }
-
-// CheckTopic returns an error wrapping ErrInvalidName unless name may be a topic's. The rule is CheckGroup's, which is Kafka's.
+// CheckTopic returns an error wrapping ErrInvalidName unless name may be a topic's, by Kafka's rule: 1 to 249 of A-Z a-z 0-9 . _ - and
+// neither "." nor "..".
 func CheckTopic(name string) error { return checkName("topic", name, "") }
 
-// CheckMember returns an error wrapping ErrInvalidName unless name may be a member's: CheckGroup's rule, and ":" is allowed too.
+// CheckMember returns an error wrapping ErrInvalidName unless name may be a member's: CheckTopic's rule, and ":" is allowed too.
 func CheckMember(name string) error { return checkName("member", name, ":") }
 
 func checkName(field, name, also string) error {
-	bad := func(format string, args ...any) error {
-		return operr.New("kiel", "", "", fmt.Errorf("%w: %s %s: %s", ErrInvalidName, field, quote(name, maxQuotedName), fmt.Sprintf(format, args...)))
-	}
 	switch {
 	case name == "":
-		return bad("is empty")
+		return invalid(field, name, "is empty")
 	case name == "." || name == "..":
-		return bad("is . or ..")
+		return invalid(field, name, "is . or ..")
 	case len(name) > maxName:
-		return bad("has %d bytes, more than %d", len(name), maxName)
+		return invalid(field, name, "has %d bytes, more than %d", len(name), maxName)
 	}
 	for i, r := range name {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("._-"+also, r):
 		default:
-			return bad("%q at byte %d is not one of A-Z a-z 0-9 . _ -%s", r, i, spaced(also))
+			return invalid(field, name, "%q at byte %d is not one of A-Z a-z 0-9 . _ -%s", r, i, spaced(also))
 		}
 	}
 	return nil
+}
+
+// invalid returns the error of a name, with what is wrong with it.
+func invalid(field, name, format string, args ...any) error {
+	return operr.New("kiel", "", "", fmt.Errorf("%w: %s %s: %s", ErrInvalidName, field, quote(name, maxQuotedName), fmt.Sprintf(format, args...)))
 }
 
 const (

@@ -31,7 +31,7 @@ func TestNames(t *testing.T) {
 		strings.Repeat("x", 250), "<script>", "a:b",
 	} {
 		for field, check := range map[string]func(string) error{
-			"group": kiel.CheckGroup, "topic": kiel.CheckTopic, "member": kiel.CheckMember,
+			"topic": kiel.CheckTopic, "member": kiel.CheckMember,
 		} {
 			if field == "member" && name == "a:b" {
 				continue

@@ -373,7 +373,7 @@ func (a *PartitionAllocator) Group() string { return a.group }
 // Name returns the member's name.
 func (a *PartitionAllocator) Name() string { return a.name }
 
-// GroupPath returns the path of the group's znode, /kiel/groups/<group>.
+// GroupPath returns the path of the group's znode, /kiel/groups/<group>, with the group's name as [kiel.GroupZnode] writes it.
 func (a *PartitionAllocator) GroupPath() string { return pathsOf(a.group).group }
 
 // MembersPath returns the path under which members have their znodes.
@@ -386,7 +386,7 @@ func (a *PartitionAllocator) PartitionsPath() string { return pathsOf(a.group).s
 type paths struct{ group, members, set, zones string }
 
 func pathsOf(group string) paths {
-	root := session.Join("kiel", "groups", group)
+	root := session.Join("kiel", "groups", kiel.GroupZnode(group))
 	return paths{
 		group: root, members: session.Join(root, "members"), set: session.Join(root, "partitions"), zones: session.Join(root, zonesName),
 	}

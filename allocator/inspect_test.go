@@ -23,7 +23,7 @@ func TestInspectAGroupThatThereIsNot(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := recipetest.Session(w, w.net, "inspector")
 		before := w.srv.Dump()
-		if _, err := allocator.Inspect(w.Context(), s, "a/b"); !errors.Is(err, kiel.ErrInvalidName) {
+		if _, err := allocator.Inspect(w.Context(), s, "a\xff"); !errors.Is(err, kiel.ErrInvalidName) {
 			w.Error(err)
 		}
 		if _, err := allocator.Inspect(w.Context(), s, "none"); !errors.Is(err, allocator.ErrNoGroup) || err.Error() != `allocator: inspect group "none": no member has ever joined: no znode /kiel/groups/none` {

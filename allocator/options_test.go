@@ -30,9 +30,10 @@ func TestNewNamesAllFaults(t *testing.T) {
 	}{
 		"nothing set":      {"g", "host:1", allocator.Options{}, nil},
 		"all set":          {"g", "m", allocator.Options{Seed: map[string][]int32{"t": {0, 0}}, AlsoFuncs: many(31), Weight: 1, Zone: "a", Topics: []string{"t"}}, nil},
-		"names":            {"a/b", "..", allocator.Options{}, []string{`"a/b"`, "member", `".."`, "allocator: "}},
+		"names":            {strings.Repeat("/", 84), "..", allocator.Options{}, []string{`group "////`, "has 252 bytes as a znode's name", "member", `".."`, "allocator: "}},
 		"empty":            {"", "", allocator.Options{}, []string{`group ""`, `member ""`}},
-		"control":          {"g\n", "m\x00", allocator.Options{}, []string{`"g\n"`, `"m\x00"`}},
+		"control":          {"g\xff\n", "m\x00", allocator.Options{}, []string{`"g\xff\n"`, `"m\x00"`}},
+		"name for Kafka":   {"team/my größe\n@..%2F", "m", allocator.Options{}, nil},
 		"seed":             {"g", "m", allocator.Options{Seed: map[string][]int32{"a b": {0}, "t": {-2}}}, []string{"option Seed", `"a b"`, "partition -2 of topic t is less than 0"}},
 		"function":         {"g", "m", allocator.Options{Func: allocfn.Func{Name: "Bad Name"}}, []string{`"Bad Name"`}},
 		"no Assign":        {"g", "m", allocator.Options{Func: allocfn.Func{Name: "x"}}, []string{"x has no Assign"}},
@@ -78,6 +79,31 @@ func TestPaths(t *testing.T) {
 	got := []string{a.GroupPath(), a.MembersPath(), a.PartitionsPath(), a.Group(), a.Name()}
 	if want := "[/kiel/groups/g /kiel/groups/g/members /kiel/groups/g/partitions g m:1]"; fmt.Sprint(got) != want || a.Session() != s {
 		t.Error(got)
+	}
+}
+
+// A znode's name holds what it can of a group's name. So does Python kiel's, which escapes nothing.
+func TestPathsOfNamesForKafka(t *testing.T) {
+	s, err := session.New([]string{"zk"}, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"my größe@b": "/kiel/groups/my größe@b", "team/app": "/kiel/groups/team%2Fapp", "..": "/kiel/groups/%2E%2E"} {
+		a, err := allocator.New(s, name, "m", allocator.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, below := range map[string]string{a.GroupPath(): "", a.MembersPath(): "/members", a.PartitionsPath(): "/partitions", a.ZonesPath(): "/zones"} {
+			if path != want+below {
+				t.Errorf("%q has %q, want %q", name, path, want+below)
+			}
+			if err := session.CheckPath(path); err != nil {
+				t.Error(err)
+			}
+		}
+		if a.Group() != name {
+			t.Errorf("%q is called %q", name, a.Group())
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 	}{
 		"no brokers":     {nil, "g", Options{}, "argument brokers is empty"},
 		"empty broker":   {[]string{"a:1", ""}, "g", Options{}, "argument brokers[1] is empty"},
-		"group":          {[]string{"a:1"}, "a/b", Options{}, "group"},
+		"group":          {[]string{"a:1"}, strings.Repeat("/", 84), Options{}, `group "///`},
 		"name":           {[]string{"a:1"}, "g", Options{Name: "x\ny"}, "option Name: invalid name: member"},
 		"from":           {[]string{"a:1"}, "g", Options{From: 7}, "option From: 7 is not known"},
 		"rebalance":      {[]string{"a:1"}, "g", Options{RebalanceTimeout: -1}, "option RebalanceTimeout: -1ns is less than 0"},

@@ -92,6 +92,8 @@
 //	/kiel/groups/<group>/owners/<topic>:<partition>   ephemeral, who owns it
 //	/kiel/groups/<group>/epochs/<topic>:<partition>   persistent, never deleted, who claimed last
 //
+// <group> is the group's name as [kiel.GroupZnode] writes it.
+//
 // Both hold JSON:
 //
 //	{"owner": member, "version": of its snapshot, "id": of its Owner,

@@ -30,7 +30,7 @@ func Inspect(ctx context.Context, s *session.Session, group string) (*status.Gro
 	for {
 		inc, err := s.Incarnation(ctx)
 		if err == nil {
-			r := &inspection{inc: inc, paths: claims.NewPaths(session.Join("kiel", "groups", group)), group: g}
+			r := &inspection{inc: inc, paths: claims.NewPaths(session.Join("kiel", "groups", kiel.GroupZnode(group))), group: g}
 			err = r.run(ctx)
 		}
 		if err == nil {

@@ -21,6 +21,11 @@ import (
 // inspect describes the group by a session of its own.
 func (w *world) inspect(name string) (*status.Group, error) {
 	w.t.Helper()
+	return w.inspectGroup(name, "g")
+}
+
+func (w *world) inspectGroup(name, group string) (*status.Group, error) {
+	w.t.Helper()
 	client := w.nw.Client(name)
 	client.Delay(time.Millisecond)
 	s, err := session.New([]string{"zk:2181"}, session.Options{Dial: client.Dial})
@@ -33,7 +38,30 @@ func (w *world) inspect(name string) (*status.Group, error) {
 	go func() { ran <- s.Run(ctx) }()
 	defer func() { <-ran }()
 	defer s.Close(context.Background())
-	return ownership.Inspect(ctx, s, "g")
+	return ownership.Inspect(ctx, s, group)
+}
+
+// Inspect finds the claims of a group whose name a znode can't have.
+func TestInspectAnEscapedName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		const path = "/kiel/groups/team%2Fapp"
+		for _, znode := range []string{path, path + "/members", path + "/owners", path + "/epochs"} {
+			if err := w.srv.Create(znode, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for znode, data := range map[string]string{"/partitions": `["t:0"]`, "/epochs/t:0": `{"owner":"a"}`} {
+			if err := w.srv.Create(path+znode, []byte(data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g, err := w.inspectGroup("operator", "team/app")
+		if err != nil || g.Group != "team/app" || len(g.Partitions) != 1 || g.Partitions[0].Previous != "a" {
+			t.Errorf("%+v, %v", g, err)
+		}
+	})
 }
 
 // Inspect tells who owns each partition, since when, after whom and why, and who claimed last what is free.

@@ -105,7 +105,7 @@ func TestBadUsage(t *testing.T) {
 		"tiny timeout":       {[]string{"consume", "--session-timeout", "1ms"}, "1ms"},
 		"no zookeeper":       {[]string{"consume", "--zookeeper", ","}, "names no server"},
 		"bad zookeeper":      {[]string{"consume", "--zookeeper", "host:port"}, "port"},
-		"bad group":          {[]string{"consume", "--group", "a/b"}, "a/b"},
+		"bad group":          {[]string{"consume", "--group", strings.Repeat("/", 84)}, "more than 249"},
 		"bad name":           {[]string{"consume", "--name", "a/b"}, "a/b"},
 		"bad zone":           {[]string{"consume", "--zone", "a\tb"}, "zone"},
 		"bad metrics":        {[]string{"consume", "--metrics", "here"}, "host:port"},

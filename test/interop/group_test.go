@@ -77,6 +77,7 @@ func (g *group) joinFor(topics []string, language string, seed ...string) *membe
 	if language == "python" {
 		_, here, _, _ := runtime.Caller(0)
 		cmd = exec.Command(servers.Python(g.t), append([]string{filepath.Join(filepath.Dir(here), "member.py")}, args...)...)
+		cmd.Env = append(os.Environ(), "PYTHONUTF8=1") // the group's name is in UTF-8, whatever the locale
 	} else {
 		exe, err := os.Executable()
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,7 +87,7 @@ func (o *KafkaStore) fetch(ctx context.Context, ps []kiel.Partition, attempts in
 		return last
 	})
 	if err != nil && len(pending) == len(ps) {
-		return nil, operr.New("consumer", "read offsets of group", o.Group, err)
+		return nil, operr.New("consumer", "read offsets of group", strconv.Quote(o.Group), err)
 	}
 	for _, p := range pending {
 		out[p] = Stored{Offset: -1, Err: operr.New("consumer", "read offset of", p.String(), err)}

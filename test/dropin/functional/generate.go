@@ -56,7 +56,6 @@ type generator struct {
 // Generate makes a file of package suite from sarama's text. Each line keeps its number. It does this:
 //
 //   - what sarama's package exports is qualified, and what package suite defines is taken from there;
-//   - the name that testFuncConsumerGroupID returns goes through [suite.GroupName];
 //   - the member's Setup hands its session to [suite.Joined], and WaitForClaims compares with what [suite.Claims] says, since the
 //     claims of an incremental group change within a session;
 //   - WaitForState asks [suite.Reached], since a member of ours may have joined before the test looks for the first time.
@@ -71,7 +70,6 @@ func Generate(name string, text []byte) (Source, error) {
 	g := &generator{fset: fset, file: file}
 	g.head()
 	g.qualify()
-	g.change("testFuncConsumerGroupID", g.wrapResult)
 	g.change("Setup", g.handOut)
 	g.change("WaitForClaims", g.readLive)
 	g.change("WaitForState", g.reach)
@@ -161,18 +159,6 @@ func (g *generator) change(name string, f func(*ast.FuncDecl) bool) {
 	if done != 1 {
 		g.fail(g.file.Package, "%s: changed %d, want 1", name, done)
 	}
-}
-
-// wrapResult lets what a function returns go through suite.GroupName.
-func (g *generator) wrapResult(fn *ast.FuncDecl) bool {
-	for _, statement := range fn.Body.List {
-		if r, ok := statement.(*ast.ReturnStmt); ok && len(r.Results) == 1 {
-			g.insert(r.Results[0].Pos(), "GroupName(")
-			g.insert(r.Results[0].End(), ")")
-			return true
-		}
-	}
-	return false
 }
 
 // handOut lets a member's Setup call suite.Joined.

@@ -29,10 +29,6 @@ func TestFuncOne(t *testing.T) {
 	_ = member{ConsumerMessage: &ConsumerMessage{}}
 }
 
-func testFuncConsumerGroupID(t *testing.T) string {
-	return t.Name()
-}
-
 func (m *member) Setup(s ConsumerGroupSession) error { return nil }
 
 func (m *member) WaitForClaims() {
@@ -67,12 +63,11 @@ func TestGenerate(t *testing.T) {
 		"package sarama":        "package suite",
 		"import (":              `import ( "github.com/IBM/sarama"`,
 		"func (noop) Setup(ConsumerGroupSession) error { return nil }": "func (noop) Setup(sarama.ConsumerGroupSession) error { return nil }",
-		"	*ConsumerMessage":                                "	*sarama.ConsumerMessage",
-		`	checkKafkaVersion(t, "1.0")`:                     `	CheckKafkaVersion(t, "1.0")`,
-		"	_ = member{ConsumerMessage: &ConsumerMessage{}}": "	_ = member{ConsumerMessage: &sarama.ConsumerMessage{}}",
-		"	return t.Name()":                                 "	return GroupName(t.Name())",
+		"	*ConsumerMessage":                                                   "	*sarama.ConsumerMessage",
+		`	checkKafkaVersion(t, "1.0")`:                                        `	CheckKafkaVersion(t, "1.0")`,
+		"	_ = member{ConsumerMessage: &ConsumerMessage{}}":                    "	_ = member{ConsumerMessage: &sarama.ConsumerMessage{}}",
 		"func (m *member) Setup(s ConsumerGroupSession) error { return nil }": "func (m *member) Setup(s sarama.ConsumerGroupSession) error { Joined(m, s); return nil }",
-		"		return int32(1), nil": "		return Reached(expected, int32(1)), nil",
+		"		return int32(1), nil":                                              "		return Reached(expected, int32(1)), nil",
 	}
 	claims := slices.Index(was, "		return m.claims, nil")
 	for i := range was {
@@ -90,12 +85,12 @@ func TestGenerate(t *testing.T) {
 
 func TestGenerateRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ old, text, says string }{
-		"an unknown helper":  {"checkKafkaVersion", "resetProxies", "resetProxies: package suite has nothing"},
-		"a renamed import":   {`"testing"`, `check "testing"`, "import"},
-		"no imports":         {"import (\n\t\"testing\"\n)", "", "no list of imports"},
-		"no live claims":     {"WaitForClaims", "AwaitClaims", "WaitForClaims: changed 0, want 1"},
-		"two names of group": {"func testFuncConsumerGroupID", "func (noop) testFuncConsumerGroupID() int { return 1 }\nfunc testFuncConsumerGroupID", "changed 2, want 1"},
-		"not Go":             {"package sarama", "", "expected 'package'"},
+		"an unknown helper": {"checkKafkaVersion", "resetProxies", "resetProxies: package suite has nothing"},
+		"a renamed import":  {`"testing"`, `check "testing"`, "import"},
+		"no imports":        {"import (\n\t\"testing\"\n)", "", "no list of imports"},
+		"no live claims":    {"WaitForClaims", "AwaitClaims", "WaitForClaims: changed 0, want 1"},
+		"two of a name":     {"func (m *member) WaitForClaims", "func (m *other) WaitForState(expected int32) {\n\tm.waitFor(func() (interface{}, error) {\n\t\treturn int32(1), nil\n\t})\n}\nfunc (m *member) WaitForClaims", "WaitForState: changed 2, want 1"},
+		"not Go":            {"package sarama", "", "expected 'package'"},
 	} {
 		_, err := Generate("small_test.go", []byte(strings.Replace(small, c.old, c.text, 1)))
 		if err == nil || !strings.Contains(err.Error(), c.says) {

@@ -82,9 +82,6 @@ func SafeClose(t *testing.T, c io.Closer) {
 	require.NoError(t, c.Close())
 }
 
-// GroupName replaces what a group's name of ours can't have.
-func GroupName(name string) string { return strings.ReplaceAll(name, "/", "-") }
-
 // sessions has the newest session of each member.
 var sessions sync.Map
 
