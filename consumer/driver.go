@@ -34,7 +34,8 @@ type driver struct {
 	left     time.Time       // when the member has begun to leave
 	age      time.Duration   // how old a session has to be for a gain to end it
 	trusting *session.Incarnation
-	cause    error // why the input was given that is being worked on
+	forget   func() bool // stops the wait for the end of trusting; nil before the first
+	cause    error       // why the input was given that is being worked on
 }
 
 // seat is a partition, and the running call of own for it; nil when there is none.
@@ -110,8 +111,13 @@ func (d *driver) stop() { d.give(sessions.Input{What: sessions.Stop}, nil) }
 
 // end says that ownership has ended. It returns the running call, or nil.
 func (d *driver) end() *consumeSession {
-	last := d.current()
-	d.give(sessions.Input{What: sessions.Ended}, ownership.ErrStopped)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := d.call
+	d.step(sessions.Input{What: sessions.Ended}, ownership.ErrStopped)
+	if d.forget != nil {
+		d.forget()
+	}
 	return last
 }
 
@@ -119,13 +125,16 @@ func (d *driver) end() *consumeSession {
 func (d *driver) plan(s *allocator.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !s.Joined || s.Incarnation == nil || !s.Incarnation.Trusted() { // that one is known to have ended, or soon will be
+	if d.state.Alone || !s.Joined || s.Incarnation == nil || !s.Incarnation.Trusted() { // that one is known to have ended, or soon will be
 		d.step(sessions.Input{What: sessions.Distrust}, nil)
 		return
 	}
 	if d.trusting != s.Incarnation {
+		if d.forget != nil {
+			d.forget()
+		}
 		d.trusting = s.Incarnation
-		context.AfterFunc(s.Incarnation.Context(), func() { d.distrust(s.Incarnation) })
+		d.forget = context.AfterFunc(s.Incarnation.Context(), func() { d.distrust(s.Incarnation) })
 	}
 	in := sessions.Input{What: sessions.Plan}
 	for _, p := range s.Mine() {
@@ -244,9 +253,11 @@ func (d *driver) act(a sessions.Action) {
 		d.call.close(d.why(a.Cause), d.state.Kind.Eager || !d.state.Leaving)
 	case sessions.CallCleanup:
 		d.callCleanup()
+	case sessions.GiveUp:
+		d.call.stuck = d.unreturned()
 	case sessions.Leave:
 		d.left = time.Now()
-		d.leave(a.Cause)
+		d.leave()
 	case sessions.Return:
 		if d.state.Over {
 			d.reportAbandoned()
@@ -311,12 +322,17 @@ func (d *driver) callUser(name string, f func() error, then func(error)) {
 	}
 }
 
-// leave makes the member leave. If something has not returned in its time, the error names that.
-func (d *driver) leave(cause sessions.Cause) {
-	if cause != sessions.TimedOut {
-		d.member.leave(nil)
-		return
+// leave makes the member leave.
+func (d *driver) leave() {
+	var stuck error
+	if d.call != nil {
+		stuck = d.call.stuck
 	}
+	d.member.leave(stuck)
+}
+
+// unreturned returns an error that names what has not returned in its time; nil if all has.
+func (d *driver) unreturned() error {
 	since := d.ended
 	if back := d.timers[sessions.BackOver-sessions.WaitOver]; back.Timer != nil {
 		since = back.since
@@ -330,11 +346,7 @@ func (d *driver) leave(cause sessions.Cause) {
 	if kinds := d.member.users.Kinds(); len(errs) == 0 && len(kinds) > 0 {
 		errs = append(errs, stuck("%s has not returned for %v after the end of its session", strings.Join(kinds, ", "), time.Since(since)))
 	}
-	err := errors.Join(errs...)
-	if d.call != nil {
-		d.call.stuck = err
-	}
-	d.member.leave(err)
+	return errors.Join(errs...)
 }
 
 // reportAbandoned reports Setup or Cleanup, if it still runs.

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,4 +79,31 @@ func TestOverduePartitionOfRun(t *testing.T) {
 			t.Errorf("Run returned after %v", d)
 		}
 	})
+}
+
+// When the member leaves, a ConsumeClaim or Cleanup that returns after its time, but before the member has left, was abandoned all the
+// same: its marks are not stored, and Consume returns ErrStuck.
+func TestOverdueWhileLeaving(t *testing.T) {
+	for where, text := range map[string]string{"ConsumeClaim": "handler of t:0", "Cleanup": "Cleanup"} {
+		t.Run(where, func(t *testing.T) {
+			inRig(t, 1, func(t *testing.T, r *rig) {
+				const stopTimeout, tooLate = 20 * time.Second, 15100 * time.Millisecond // what an eager session calls has 14.6 s of 20 s
+				a := r.member("a", func(o *consumer.Options) { eager(o); o.StopTimeout = stopTimeout })
+				ha := &sessionLog{}
+				if where == "Cleanup" {
+					ha.cleanup = func(sarama.ConsumerGroupSession) error { time.Sleep(tooLate); return nil }
+				} else {
+					ha.onReturn = func(sarama.ConsumerGroupClaim) { time.Sleep(tooLate) }
+				}
+				a.calls(ha)
+				until(t, "a reads", func() bool { return ha.reads() == 1 })
+				began := time.Now()
+				a.stop()
+				err := <-a.done
+				if d := time.Since(began); !errors.Is(err, ownership.ErrStuck) || !strings.Contains(err.Error(), text) || d > stopTimeout {
+					t.Errorf("Consume: %v after %v", err, d)
+				}
+			})
+		})
+	}
 }

@@ -27,31 +27,11 @@ func (s *step) changed(q *Part, cause Cause) {
 }
 
 // gained returns whether an eager session goes on without a claim that the member holds and keeps.
-func (s *State) gained() bool {
-	if !s.Kind.Eager || !s.InSession() {
-		return false
-	}
-	for p := range s.Parts {
-		if q := &s.Parts[p]; q.Claim == Held && q.Mine && q.Use == Idle {
-			return true
-		}
-	}
-	return false
-}
+func (s *State) gained() bool { return s.Kind.Eager && s.InSession() && s.gains > 0 }
 
 // overdue returns whether a partition is this member's by the plan whose ConsumeClaim has not returned in its time. It stays without
 // an owner until that has returned.
-func (s *State) overdue() bool {
-	if s.Kind.Eager || !s.Planned {
-		return false
-	}
-	for p := range s.Parts {
-		if q := &s.Parts[p]; q.Mine && q.Use == Stuck {
-			return true
-		}
-	}
-	return false
-}
+func (s *State) overdue() bool { return !s.Kind.Eager && s.Planned && s.back > 0 }
 
 // moves returns whether the member gives a partition up. In an incremental session all do when it leaves, revoked already or not.
 func (s *State) moves(q *Part) bool { return q.Claim == Revoked || s.Leaving && !s.Kind.Eager }

@@ -152,6 +152,7 @@ var groups = map[string]budget{
 	"fails":     {Joins: 2, Fails: 1},
 	"blocked":   {Joins: 2, Blocked: 1},
 	"pauses":    {Joins: 2, Exits: 1, Pauses: true},
+	"leaves":    {Joins: 1, Stops: 1, Pauses: true},
 	"apart":     {Joins: 2, Plans: 1, Apart: true},
 	"one":       {Joins: 1, Plans: 1, Trust: 1, Vanish: 1, Exits: 1, Pauses: true},
 	"restart":   {Joins: 3, Stops: 1},

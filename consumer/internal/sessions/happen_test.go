@@ -269,6 +269,8 @@ func (s *stepper) timers(i int) {
 		}
 		if m.Joined && m.State.waits(w) {
 			s.emit(i, Input{What: w}, h)
+		} else if m.State.Phase == Out && m.State.waits(w) && s.bad != nil {
+			s.bad("S5", "timer %d runs on after the member has left", w)
 		} else if s.bad != nil && !m.State.waits(w) && w != IdleOver && w != BackOver {
 			if to, do := m.State.step(Input{What: w}); to != m.State || len(do) > 0 {
 				s.bad("S5", "timer %d has an effect though it does not run", w)

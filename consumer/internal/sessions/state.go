@@ -92,6 +92,45 @@ type State struct {
 	Head
 
 	Parts []Part // by the number that the caller has given to the partition
+
+	counts
+}
+
+// counts are the partitions with some property. They spare most steps to look at all partitions.
+type counts struct {
+	uses    [Stuck + 1]int // by their use; that of Idle ones is not kept
+	holds   int            // their claims are to be released some time
+	missing int            // planned and not held, nor blocked
+	gains   int            // planned and held, and not in the session
+	back    int            // planned, and stuck
+}
+
+// count returns the counts of all partitions.
+func count(parts []Part) (c counts) {
+	for _, q := range parts {
+		c.add(q, 1)
+	}
+	return c
+}
+
+// add counts a partition n times.
+func (c *counts) add(q Part, n int) {
+	if q.Use != Idle {
+		c.uses[q.Use] += n
+	}
+	if q.Claim == Held || q.Claim == Revoked {
+		c.holds += n
+	}
+	switch {
+	case !q.Mine:
+	case q.Use == Stuck:
+		c.back += n
+	case q.Claim == Held && q.Use == Idle:
+		c.gains += n
+	}
+	if q.Mine && !q.Blocked && q.Claim != Held {
+		c.missing += n
+	}
 }
 
 // Input is something that has happened. P is the partition's number.
@@ -146,7 +185,7 @@ type Action struct {
 	Do     Do
 	P      int
 	Claims []int // of CallSetup
-	Cause  Cause // of EndSession and Return; of Leave TimedOut if something has not returned in its time
+	Cause  Cause // of EndSession and Return
 }
 
 // Do is what to do.
@@ -160,6 +199,7 @@ const (
 	CallCleanup           //
 	Commit                // P: the last commit
 	Release               // P: let ownership's handler return
+	GiveUp                // something has not returned in its time: the call returns an error that names it
 	Leave                 // begin to leave the group
 	Return                // let the call return
 )

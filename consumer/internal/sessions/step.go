@@ -1,16 +1,24 @@
 package sessions
 
-import "slices"
-
 // Step takes an input, and returns what to do, in this order.
 func (s *State) Step(in Input) []Action {
 	st := step{State: s}
+	st.grow(in.P)
+	head, part := s.Head, s.Parts[in.P]
 	st.apply(in)
 	for st.again = true; st.again; {
 		st.again = false
-		for p := range s.Parts {
-			st.advancePart(p)
+		if s.Head != head || in.What == Plan || in.What == Ended { // more may be due for each partition
+			for p := range s.Parts {
+				st.advancePart(p)
+			}
+			s.counts = count(s.Parts)
+		} else {
+			st.advancePart(in.P)
+			s.counts.add(part, -1)
+			s.counts.add(s.Parts[in.P], 1)
 		}
+		head, part = s.Head, s.Parts[in.P]
 		st.advance()
 	}
 	if s.Gained && !s.gained() {
@@ -69,7 +77,6 @@ func (s *step) grow(p int) {
 
 // apply takes note of an input.
 func (s *step) apply(in Input) {
-	s.grow(in.P)
 	q := &s.Parts[in.P]
 	switch in.What {
 	case Plan:
@@ -105,9 +112,10 @@ func (s *step) applyCall(in Input, q *Part) {
 	case Consume:
 		s.Kind, s.Phase, s.Waited = in.Kind, Waiting, false
 	case Stop, IdleOver:
-		s.leave(None)
+		s.leave()
 	case BackOver:
-		s.leave(TimedOut)
+		s.act(Action{Do: GiveUp})
+		s.leave()
 	case SetupReturned, SetupFailed:
 		s.setupReturned(in.What)
 	case CleanupReturned:
@@ -195,7 +203,8 @@ func (s *step) over() {
 		}
 	}
 	s.Over, s.Setting, s.Phase = true, false, Closing
-	s.leave(TimedOut)
+	s.act(Action{Do: GiveUp})
+	s.leave()
 }
 
 // ended takes note that ownership has ended.
@@ -208,7 +217,7 @@ func (s *step) ended() {
 		}
 		s.lose(q)
 	}
-	s.leave(None)
+	s.leave()
 }
 
 // lose takes note that a claim is gone. Nothing of it is committed any more.
@@ -224,7 +233,7 @@ func (s *step) lose(q *Part) {
 }
 
 // leave makes the member leave. A session ends before that.
-func (s *step) leave(cause Cause) {
+func (s *step) leave() {
 	if s.Leaving {
 		return
 	}
@@ -232,7 +241,7 @@ func (s *step) leave(cause Cause) {
 	if s.InSession() {
 		s.end(Asked)
 	}
-	s.act(Action{Do: Leave, Cause: cause})
+	s.act(Action{Do: Leave})
 }
 
 // end ends the session.
@@ -276,9 +285,9 @@ func (s *step) advance() {
 		}
 	case s.Phase == Ending:
 		s.awaitReturns()
-	case s.Phase == Cleaning, s.Phase == Out, s.Phase == Closing && s.any(Done, Commits):
+	case s.Phase == Cleaning, s.Phase == Out, s.Phase == Closing && s.uses[Done]+s.uses[Commits] > 0:
 	case s.Leaving:
-		if !s.holds() {
+		if s.holds == 0 {
 			s.out()
 		}
 	case s.Phase == Closing:
@@ -296,15 +305,15 @@ func (s *step) out() {
 	if s.Phase != Between {
 		s.act(Action{Do: Return, Cause: cause})
 	}
-	s.Phase = Out
+	s.Phase, s.Paused, s.Young = Out, false, false
 }
 
 // awaitReturns calls Cleanup when all has returned, in an incremental session also when all last commits are over that are made before
 // it: either marks of Cleanup count or not. A ConsumeClaim that is stuck when ownership has ended is not waited for.
 func (s *step) awaitReturns() {
 	switch {
-	case s.Setting, s.any(Runs), !s.Kind.Eager && s.any(Commits):
-	case !s.any(Stuck):
+	case s.Setting, s.uses[Runs] > 0, !s.Kind.Eager && s.uses[Commits] > 0:
+	case s.uses[Stuck] == 0:
 		s.Phase = Cleaning
 		s.act(Action{Do: CallCleanup})
 	case s.Alone:
@@ -319,7 +328,7 @@ func (s *step) mustEnd() Cause {
 		return Exited
 	case !s.Kind.Run && s.overdue():
 		return TimedOut
-	case !s.Young && s.gained() && (s.Gained || s.hasAll()):
+	case !s.Young && s.gained() && (s.Gained || s.missing == 0):
 		return Rebalance
 	}
 	return None
@@ -328,7 +337,7 @@ func (s *step) mustEnd() Cause {
 // ready returns whether Setup is called now. The pause is for programs that fail at once.
 func (s *step) ready() bool {
 	failed := s.Cause == Exited || s.Cause == Failed
-	return s.Planned && (!s.Paused || !failed) && (!s.Kind.Eager || s.Waited || s.hasAll())
+	return s.Planned && (!s.Paused || !failed) && (!s.Kind.Eager || s.Waited || s.missing == 0)
 }
 
 // begin calls Setup.
@@ -342,33 +351,4 @@ func (s *step) begin() {
 	s.Phase, s.Cause, s.Paused, s.Young = InSetup, None, true, s.Kind.Eager
 	s.Waited, s.Gained, s.Half, s.Exiting = false, false, false, false
 	s.act(Action{Do: CallSetup, Claims: claims})
-}
-
-// hasAll returns whether all is held that the plan gives to this member, but for what is blocked.
-func (s *State) hasAll() bool {
-	for p := range s.Parts {
-		if q := &s.Parts[p]; q.Mine && !q.Blocked && q.Claim != Held {
-			return false
-		}
-	}
-	return true
-}
-
-// holds returns whether a claim is to be released.
-func (s *State) holds() bool {
-	for p := range s.Parts {
-		if c := s.Parts[p].Claim; c == Held || c == Revoked {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *State) any(of ...Use) bool {
-	for p := range s.Parts {
-		if slices.Contains(of, s.Parts[p].Use) {
-			return true
-		}
-	}
-	return false
 }

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the actions of the stories")
 
-var dos = []string{"CallSetup", "Open", "EndSession", "CallCleanup", "Commit", "Release", "Leave", "Return"}
+var dos = []string{"CallSetup", "Open", "EndSession", "CallCleanup", "Commit", "Release", "GiveUp", "Leave", "Return"}
 
 var causes = []string{"None", "Rebalance", "LostClaim", "Exited", "Failed", "TimedOut", "Asked"}
 
@@ -26,9 +26,9 @@ func text(a Action) string {
 		out += fmt.Sprint(" ", a.Claims)
 	case Open, Commit, Release:
 		out += fmt.Sprint(" ", a.P)
-	case EndSession, Return, Leave:
+	case EndSession, Return:
 		out += " " + causes[a.Cause]
-	case CallCleanup:
+	case CallCleanup, GiveUp, Leave:
 	}
 	return out
 }

@@ -19,15 +19,18 @@ type flat struct {
 }
 
 func (f flat) step(in Input) (flat, []Action) {
-	s := State{Head: f.Head, Parts: slices.Clone(f.Parts[:])}
+	s := Of(f.Head, slices.Clone(f.Parts[:]))
 	do := s.Step(in)
+	if !s.Counted() {
+		panic(fmt.Sprintf("the counts are wrong after %v in %+v", in, f))
+	}
 	f.Head = s.Head
 	copy(f.Parts[:], s.Parts)
 	return f, do
 }
 
 func (f flat) waits(w What) bool {
-	s := State{Head: f.Head, Parts: f.Parts[:]}
+	s := Of(f.Head, f.Parts[:])
 	return s.Waits(w)
 }
 
