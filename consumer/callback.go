@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -86,18 +85,11 @@ func (u *callbacks) end(late context.Context) error {
 	return u.left
 }
 
-// errAbandoned says that a call did not return in time. The error of end names the call.
-var errAbandoned = errors.New("abandoned")
-
-// callBounded calls f and waits for it, until late ends at most. After the end of late it does not call f, and the error wraps
+// goUntil calls f, and then then, on a goroutine of its own. When late has ended it calls then alone, with an error that wraps
 // usercall.ErrNotStarted.
-func (u *callbacks) callBounded(late context.Context, name string, f func() error) error {
-	if late.Err() != nil {
-		return failure("", "", operr.Mark(fmt.Errorf("no time was left, %s was %w", name, usercall.ErrNotStarted), ownership.ErrStuck))
+func (u *callbacks) goUntil(late context.Context, name string, f func() error, then func(error)) {
+	if late.Err() == nil && u.Go(usercall.Callback{Kind: name}, f, then) != nil {
+		return
 	}
-	c := u.Go(usercall.Callback{Kind: name}, f, nil)
-	if !kafkaconn.Await(late, c.Returned()) {
-		return errAbandoned
-	}
-	return c.Result()
+	go then(failure("", "", operr.Mark(fmt.Errorf("no time was left, %s was %w", name, usercall.ErrNotStarted), ownership.ErrStuck)))
 }

@@ -36,9 +36,11 @@ func TestNothingIsTriedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
 		var called atomic.Bool
-		err := u.callBounded(late, callCleanup, func() error { called.Store(true); return nil })
+		result := make(chan error, 1)
+		u.goUntil(late, callCleanup, func() error { called.Store(true); return nil }, func(err error) { result <- err })
+		err := <-result
 		if !errors.Is(err, usercall.ErrNotStarted) || !errors.Is(err, ownership.ErrStuck) || !strings.Contains(err.Error(), callCleanup) {
-			t.Errorf("callBounded: %v", err)
+			t.Errorf("result: %v", err)
 		}
 		if err := u.end(late); err != nil {
 			t.Errorf("end: %v", err)

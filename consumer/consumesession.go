@@ -28,8 +28,7 @@ type consumeSession struct {
 	closes  context.CancelCauseFunc
 
 	returned chan struct{} // closed when the call may return
-	cause    sessions.Cause
-	stuck    error // names what has not returned in its time; written before returned is closed
+	stuck    error         // names what has not returned in its time; written before returned is closed
 
 	mu      sync.Mutex
 	exited  bool                // a handler that returned by itself ends the session, or has ended it
@@ -199,7 +198,11 @@ func (s *consumeSession) close(cause error, all bool) {
 
 // finish lets the call return: from now on calls of its handlers have no effect.
 func (s *consumeSession) finish(cause sessions.Cause) {
-	s.cause = cause
+	if cause == sessions.TimedOut {
+		s.mu.Lock()
+		s.failure = sarama.ErrRebalanceTimedOut
+		s.mu.Unlock()
+	}
 	s.over.Store(true)
 	s.close(nil, true)
 	close(s.returned)
@@ -209,10 +212,7 @@ func (s *consumeSession) finish(cause sessions.Cause) {
 func (s *consumeSession) result() (setup, failed, cleanup error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if failed = s.failure; s.cause == sessions.TimedOut {
-		failed = sarama.ErrRebalanceTimedOut
-	}
-	return s.setup, failed, s.cleanup
+	return s.setup, s.failure, s.cleanup
 }
 
 // isOver returns whether Cleanup has returned, or the session has finished.

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/consumer/internal/sessions"
-	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
@@ -119,6 +117,13 @@ func (d *driver) end() *consumeSession {
 		d.forget()
 	}
 	return last
+}
+
+// isOver returns whether ownership has ended: no partition is open but stuck ones.
+func (d *driver) isOver() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state.Alone
 }
 
 // plan gives the newest mapping of the allocator.
@@ -288,7 +293,7 @@ func (d *driver) callSetup(claims []int) {
 		ps = append(ps, d.seats[n].tp)
 	}
 	s.expect(ps, m.snapshot())
-	d.callUser(callSetup, s.user.setup, func(err error) {
+	m.users.goUntil(m.late, callSetup, s.user.setup, func(err error) {
 		s.setupEnded(err)
 		what := sessions.SetupReturned
 		if err != nil {
@@ -301,7 +306,7 @@ func (d *driver) callSetup(claims []int) {
 // callCleanup calls Cleanup of the running call.
 func (d *driver) callCleanup() {
 	s, m := d.call, d.member
-	d.callUser(callCleanup, s.user.cleanup, func(err error) {
+	m.users.goUntil(m.late, callCleanup, s.user.cleanup, func(err error) {
 		s.over.Store(true)
 		s.cleanupEnded(err)
 		if !s.isEnd(err) {
@@ -309,17 +314,6 @@ func (d *driver) callCleanup() {
 		}
 		d.give(sessions.Input{What: sessions.CleanupReturned}, nil)
 	})
-}
-
-// callUser calls f, and then then, on a goroutine of its own. When no time is left it calls then alone, with an error that says so.
-func (d *driver) callUser(name string, f func() error, then func(error)) {
-	var c *usercall.Call
-	if d.member.late.Err() == nil {
-		c = d.member.users.Go(usercall.Callback{Kind: name}, f, then)
-	}
-	if c == nil {
-		go then(failure("", "", operr.Mark(fmt.Errorf("no time was left, %s was %w", name, usercall.ErrNotStarted), ownership.ErrStuck)))
-	}
 }
 
 // leave makes the member leave.

@@ -68,14 +68,11 @@ type membership struct {
 	endLate context.CancelFunc
 	life    context.Context //nolint:containedctx // outlives ctx, for the work of leaving
 	endLife context.CancelFunc
-	closed  chan struct{} // closed when the owner has ended: no partition is open but stuck ones
 	done    chan struct{} // closed when the member has left
-	owned   error         // the owner's error; written before closed is closed
 	err     error         // why the membership ended, or did not leave in time; written before done is closed
 
 	driver *driver
 	owns   kafkaconn.Calls // the calls of own
-	grace  time.Duration   // how much later than the driver ownership loses the claim of a handler that does not return
 }
 
 // sessionPause is the least time between the beginnings of two sessions, if the first has ended alone. A handler that fails at
@@ -94,10 +91,7 @@ func cleanupGrace(stopTimeout time.Duration) time.Duration {
 // contexts have ctx's values.
 func (g *Group) newMembership(ctx context.Context, topics *topiclist.List, kind sessions.Kind) (*membership, error) {
 	m := g.emptyMembership(ctx, topics)
-	if kind.Eager {
-		m.grace = ownTime(g.settings.RebalanceTimeout)
-	}
-	err := m.build(ctx)
+	err := m.build(ctx, kind)
 	if err == nil {
 		return m, nil
 	}
@@ -127,7 +121,6 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 		interceptors: g.settings.config.Consumer.Interceptors,
 		observer:     g.settings.Observer,
 		openLog:      reporting.NewOpenLog(g.settings.log),
-		closed:       make(chan struct{}),
 		done:         make(chan struct{}),
 	}
 	m.driver = newDriver(m, g.lastSetup())
@@ -143,7 +136,7 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 }
 
 // build makes the parts of the membership, which run starts.
-func (m *membership) build(ctx context.Context) error {
+func (m *membership) build(ctx context.Context, kind sessions.Kind) error {
 	g := m.group
 	k, err := newKafka(m.life, g.brokers, g.name, g.settings.config, g.zk.Timeout(), g.fetchOptions(), &g.reach)
 	if err != nil {
@@ -185,7 +178,7 @@ func (m *membership) build(ctx context.Context) error {
 		Count:     m.countCommit,
 	})
 	m.reader = offsets.NewReader(k.offsets)
-	return m.buildOwner()
+	return m.buildOwner(kind)
 }
 
 // fetchOptions returns the options of the fetcher, without those that newKafka sets.
@@ -199,10 +192,15 @@ func (g *Group) fetchOptions() fetch.Options {
 	}
 }
 
-// buildOwner makes the allocator and the Owner.
-func (m *membership) buildOwner() (err error) {
+// buildOwner makes the allocator and the Owner. In eager sessions the Owner loses the claim of a handler that does not return later
+// than the driver.
+func (m *membership) buildOwner(kind sessions.Kind) (err error) {
 	g, set := m.group, m.group.settings
 	stopTimeout := set.StopTimeout - cleanupGrace(set.StopTimeout)
+	var grace time.Duration
+	if kind.Eager {
+		grace = ownTime(set.RebalanceTimeout)
+	}
 	m.cluster = m.clusterID()
 	m.allocator, err = allocator.New(g.zk, g.name, set.Name, allocator.Options{
 		Seed:        m.catalog.Partitions(),
@@ -225,7 +223,7 @@ func (m *membership) buildOwner() (err error) {
 	m.tree.path = m.allocator.GroupPath()
 	handler := func(ctx context.Context, cl *ownership.Claim) error { return m.own(ctx, cl) }
 	m.owner, err = ownership.New(m.allocator, handler, ownership.Options{
-		RebalanceTimeout: set.RebalanceTimeout + m.grace,
+		RebalanceTimeout: set.RebalanceTimeout + grace,
 		StopTimeout:      stopTimeout,
 		Accept:           m.accept,
 		Observer:         m.observer,
@@ -259,13 +257,13 @@ func (m *membership) run() {
 		background.Go(func() { writer.Run(m.ctx, asked, m.zonesFailed) })
 	}
 
+	var owned error
 	if err := m.owner.Run(m.ctx); err != nil {
-		m.owned = failure("", "", err)
+		owned = failure("", "", err)
 	}
 	byItself := m.ctx.Err() == nil || !errors.Is(context.Cause(m.ctx), context.Canceled)
-	m.leave(m.owned) // StopTimeout begins now, if it has not begun before
+	m.leave(owned) // StopTimeout begins now, if it has not begun before
 	kafkaconn.Await(m.late, m.background.Ended())
-	close(m.closed)
 	last := m.driver.end()
 	if last != nil {
 		<-last.returned
@@ -277,8 +275,8 @@ func (m *membership) run() {
 	m.catalog.End()
 	m.openLog.Flush()
 	m.group.log.AllGone()
-	m.group.noteRefusal(errors.Join(m.refusals.reason(), m.owned, m.clusterFault()), m.refusals.began)
-	err := errors.Join(m.owned, m.refusals.reason(), m.clusterFault(), m.users.end(m.late), m.kafka.endUntil(m.late))
+	m.group.noteRefusal(errors.Join(m.refusals.reason(), owned, m.clusterFault()), m.refusals.began)
+	err := errors.Join(owned, m.refusals.reason(), m.clusterFault(), m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
 	m.group.setAbandoned(m)
 	if err != nil && last == nil && !byItself {

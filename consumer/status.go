@@ -88,15 +88,10 @@ func (g *Group) Alive(ctx context.Context) error {
 	if err == nil {
 		err = m.committer.Alive(ctx)
 	}
-	select {
-	case <-m.closed:
-		return nil // the membership has ended, and Consume returns why
-	default:
+	if err == nil || m.driver.isOver() { // the membership has ended, and Consume returns why
+		return nil
 	}
-	if err != nil {
-		return failure("", "", err)
-	}
-	return nil
+	return failure("", "", err)
 }
 
 // describeKafka describes whether Kafka can be reached, and since when.
