@@ -29,6 +29,7 @@ func (p *process) observeGroup(e consumer.Event) {
 		p.w.mon.observeGroup(p, e)
 	default:
 		p.w.mon.observe(p, e)
+		p.tell(e)
 	}
 }
 
@@ -162,8 +163,8 @@ func (m *monitor) groupEnd(t *term, how ownership.EventKind, at time.Time) {
 	}
 }
 
-// handled notes that a group's handler has processed a message. Only a handler that works on several messages at a time may do so
-// before it has processed those before it.
+// handled notes that a group's handler has processed a message. Two kinds of handlers may do so before those before it were processed:
+// one that works on several messages at a time, and one that receives while the channel of its claim is being emptied.
 func (m *monitor) handled(t *term, off int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +174,7 @@ func (m *monitor) handled(t *term, off int64) {
 	t.done = max(t.done, off+1)
 	part := m.parts[t.part]
 	if off > part.processed {
-		if t.p.api() != plainDone {
+		if a := t.p.api(); a != plainDone && a != saramaAhead {
 			m.violate("S5", "%s processes %d of p%d, but only what is before %d was processed",
 				t.p.id, off, t.part, part.processed)
 			return
