@@ -105,7 +105,8 @@ func TestGroupZnodeAgreesWithCheckPath(t *testing.T) {
 // checkGroupName checks what must hold for any text as a group's name, and as the name of a znode.
 func checkGroupName(t interface {
 	Fatalf(format string, args ...any)
-}, text string) {
+}, text string,
+) {
 	if kiel.CheckGroup(text) == nil {
 		znode := kiel.GroupZnode(text)
 		if err := session.CheckPath("/kiel/groups/" + znode); err != nil || strings.Contains(znode, "/") || len(znode) > 249 || len(znode) < len(text) {

@@ -69,14 +69,14 @@ func newDriver(m *membership, begun time.Time) *driver {
 	return d
 }
 
-// give gives an input, with its cause if it has one.
-func (d *driver) give(in sessions.Input, cause error) {
+// give gives an input that has no cause.
+func (d *driver) give(in sessions.Input) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.step(in, cause)
+	d.step(in, nil)
 }
 
-// step is give. d.mu is held.
+// step gives an input, with its cause if it has one. d.mu is held.
 func (d *driver) step(in sessions.Input, cause error) {
 	d.cause = cause
 	for _, a := range d.state.Step(in) {
@@ -105,7 +105,7 @@ func (d *driver) current() *consumeSession {
 }
 
 // stop makes the member leave.
-func (d *driver) stop() { d.give(sessions.Input{What: sessions.Stop}, nil) }
+func (d *driver) stop() { d.give(sessions.Input{What: sessions.Stop}) }
 
 // end says that ownership has ended. It returns the running call, or nil.
 func (d *driver) end() *consumeSession {
@@ -299,7 +299,7 @@ func (d *driver) callSetup(claims []int) {
 		if err != nil {
 			what = sessions.SetupFailed
 		}
-		d.give(sessions.Input{What: what}, nil)
+		d.give(sessions.Input{What: what})
 	})
 }
 
@@ -312,7 +312,7 @@ func (d *driver) callCleanup() {
 		if !s.isEnd(err) {
 			m.report.Failed(reporting.KindCleanup, "", err)
 		}
-		d.give(sessions.Input{What: sessions.CleanupReturned}, nil)
+		d.give(sessions.Input{What: sessions.CleanupReturned})
 	})
 }
 

@@ -361,9 +361,9 @@ func (r *rig) begin(ctx context.Context) bool {
 	r.session = r.newGroupSession(s, r.handler)
 	r.session.version = func() uint64 { return 3 }
 	s.user = r.session
-	r.driver.give(sessions.Input{What: sessions.Plan}, nil)
+	r.driver.give(sessions.Input{What: sessions.Plan})
 	begun := r.driver.begin(s)
-	r.driver.give(sessions.Input{What: sessions.PauseOver}, nil)
+	r.driver.give(sessions.Input{What: sessions.PauseOver})
 	return begun
 }
 

@@ -86,8 +86,8 @@ func (a *ahead) messages(yield func(*sarama.ConsumerMessage) bool) {
 // the channel of the claim is being emptied, which takes no time.
 func (a *ahead) receive() {
 	defer close(a.handed)
-	next, dropped := a.Claim.InitialOffset(), time.Time{}
-	for m := range a.Claim.Messages() {
+	next, dropped := a.InitialOffset(), time.Time{}
+	for m := range a.Messages() {
 		switch {
 		case !dropped.IsZero() && time.Since(dropped) > 0:
 			a.p.w.mon.Violate("S5", "%s is handed %d of %s:%d %v after messages were left out",
@@ -114,7 +114,7 @@ func (a *ahead) hand(m *sarama.ConsumerMessage) bool {
 	case <-a.ended:
 	case <-a.revoked:
 	}
-	for n, i := len(a.Claim.Messages()), 0; len(a.Claim.Messages()) >= n && n > 0 && i < aheadSpins; i++ {
+	for n, i := len(a.Messages()), 0; len(a.Messages()) >= n && n > 0 && i < aheadSpins; i++ {
 		if i%100 == 99 {
 			runtime.Gosched()
 		}

@@ -63,18 +63,18 @@ func (m commitMetadata) ids() []byte {
 	return append(ids, n[len(n)-timeSize:]...)
 }
 
-// parseIDs is the reverse of ids. It returns false if b is not empty and has no room for the topic's id. Bytes behind the time are a
+// withIDs returns m with the ids and the time in b, as ids writes them. It returns false if b is not empty and has no room for the topic's id. Bytes behind the time are a
 // later version's.
-func (m *commitMetadata) parseIDs(b []byte) bool {
+func (m commitMetadata) withIDs(b []byte) (commitMetadata, bool) {
 	if len(b) == 0 {
-		return true
+		return m, true
 	}
 	if copy(m.topicID[:], b) != len(m.topicID) {
-		return false
+		return m, false
 	}
 	b = b[len(m.topicID):]
 	if len(b) < 2*len(ID{}) {
-		return true
+		return m, true
 	}
 	copy(m.place.Tree[:], b)
 	copy(m.place.Cluster[:], b[len(ID{}):])
@@ -84,7 +84,7 @@ func (m *commitMetadata) parseIDs(b []byte) bool {
 			m.began = time.UnixMilli(int64(n))
 		}
 	}
-	return true
+	return m, true
 }
 
 // parseMetadata parses the metadata of a commit. ours is false if another program has written them.
@@ -118,7 +118,7 @@ func parseMetadata(s string) (m commitMetadata, ours bool) {
 	if err != nil {
 		return foreign, false
 	}
-	if !m.parseIDs(ids) {
+	if m, ours = m.withIDs(ids); !ours {
 		return foreign, false
 	}
 	return m, true

@@ -15,8 +15,8 @@ func (s *State) Step(in Input) []Action {
 			s.counts = count(s.Parts)
 		} else {
 			st.advancePart(in.P)
-			s.counts.add(part, -1)
-			s.counts.add(s.Parts[in.P], 1)
+			s.add(part, -1)
+			s.add(s.Parts[in.P], 1)
 		}
 		head, part = s.Head, s.Parts[in.P]
 		st.advance()
