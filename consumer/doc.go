@@ -157,7 +157,7 @@
 //     "none" (no offset was committed), "out_of_range", "truncated" (an unclean leader election) or "recreated" (the topic is
 //     another one).
 //   - A position that Kafka does not have is always reported ([ErrOffsetReset]) and counted. Reading continues at the first
-//     message of the log; if the position is beyond the end, where a new group would start. With
+//     message of the log, or at the end if the position is beyond the end and From is Latest. With
 //     Config.Consumer.Group.ResetInvalidOffsets false the partition stays closed and is tried again.
 //   - A topic that was deleted and created again is another topic (KIP-516): its partitions are closed, offsets of the old topic
 //     are neither used nor stored, and the new topic is read from its first message, whatever new groups do. While the topic is consumed
@@ -283,8 +283,9 @@
 //     without any offset on the topic. Otherwise such a partition starts at its first message, whether the topic got it later or its
 //     offset was deleted or has expired: what came while the group was at work is not skipped.
 //   - Positions that Kafka does not have: sarama continues where Offsets.Initial says, without an error, and keeps a stored
-//     offset beyond the end; with ResetInvalidOffsets false the session ends. Here the reset is reported (ErrOffsetReset) and
-//     committed; with ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
+//     offset beyond the end; with ResetInvalidOffsets false the session ends. Here it continues at the first message that there is, or at the
+//     end if the position is beyond it and Options.From is Latest. The reset is reported (ErrOffsetReset) and committed; with
+//     ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
 //   - Deleted topics: sarama's session ends, and Consume returns an error sooner or later. Here the topic is reported
 //     (ErrTopicMissing), and its partitions wait for it to be created again; other topics go on.
 //   - Lost memberships: When Kafka forgets a member, sarama's session ends, and Consume returns nil; the next call joins again. So

@@ -40,6 +40,16 @@ func (m *membership) byPolicy(ctx context.Context, p kiel.Partition) (int64, err
 	return m.edge(ctx, p, m.policy.from)
 }
 
+// beyondEnd returns where a partition goes on whose position is beyond the end of its log. That is another log than the group has read,
+// one of a topic that was created again, say, and all of it may be new. So it is the end only if Options.From says so: that Config leaves
+// a new group at the end does not mean that a group at work may skip messages.
+func (m *membership) beyondEnd() From {
+	if m.group.settings.From == Latest {
+		return Latest
+	}
+	return Earliest
+}
+
 // beginningFor is how long after its beginning on a topic a group that starts at the end counts as beginning: a partition without
 // an offset then starts where the group began. It is much longer than members need to open what they own, and than their clocks
 // differ.

@@ -201,8 +201,8 @@ func (o *opening) first(ctx context.Context, line reporting.Start) error {
 	return nil
 }
 
-// openStream opens the stream at start. If Kafka does not have that offset, it opens the stream where the policy says. If the log
-// was truncated below start, it opens the stream there.
+// openStream opens the stream at start. If Kafka does not have that offset, it opens the stream at the first message, or where
+// beyondEnd says. If the log was truncated below start, it opens the stream there.
 func (o *opening) openStream(ctx context.Context, start int64) (stream, int64, error) {
 	o.enter(atLeader)
 	if o.cut != nil && o.cut.Diverges < start {
@@ -218,8 +218,8 @@ func (o *opening) openStream(ctx context.Context, start int64) (stream, int64, e
 		return nil, 0, failure("find the start position of", o.tp.String(), err)
 	}
 	next := oldest
-	if start > oldest && o.member.policy.from != Earliest {
-		if next, err = o.member.byPolicy(ctx, o.tp); err != nil {
+	if start > oldest && o.member.beyondEnd() != Earliest {
+		if next, err = o.member.edge(ctx, o.tp, Latest); err != nil {
 			return nil, 0, failure("find the start position of", o.tp.String(), err)
 		}
 	}
@@ -234,7 +234,7 @@ func (o *opening) openElsewhere(ctx context.Context, start, next int64, reason s
 	o.member.report.SendOf(o.tp, outOfLog(o.tp, start, why, ", continuing at %d", next))
 	o.tracker.Move(next)
 	o.origin = reporting.FromReset
-	if err := o.first(ctx, reporting.Start{Reason: reason, Policy: o.member.policy.String()}); err != nil {
+	if err := o.first(ctx, reporting.Start{Reason: reason, Policy: o.member.beyondEnd().String()}); err != nil {
 		return nil, 0, err
 	}
 	s, err := o.member.fetcher.open(ctx, o.tp, next, -1)

@@ -25,6 +25,7 @@ func TestStartPositions(t *testing.T) {
 	for name, c := range map[string]struct {
 		stored      *offsets.Stored
 		from        From
+		newest      bool // Config's Initial
 		first, last int64
 		want        int64
 		reports     error
@@ -40,6 +41,7 @@ func TestStartPositions(t *testing.T) {
 		"deleted by retention, latest":    {stored: &offsets.Stored{Offset: 7}, from: Latest, first: 20, last: 100, want: 20, reports: ErrOffsetReset, warns: reasonOutOfRange},
 		"beyond the end":                  {stored: &offsets.Stored{Offset: 500}, first: 20, last: 100, want: 20, reports: ErrOffsetReset, warns: reasonOutOfRange},
 		"beyond the end, latest":          {stored: &offsets.Stored{Offset: 500}, from: Latest, first: 20, last: 100, want: 100, reports: ErrOffsetReset, warns: reasonOutOfRange},
+		"beyond the end, newest":          {stored: &offsets.Stored{Offset: 500}, newest: true, first: 20, last: 100, want: 20, reports: ErrOffsetReset, warns: reasonOutOfRange},
 		"at the end":                      {stored: &offsets.Stored{Offset: 100}, first: 20, last: 100, want: 100},
 		"no offset of Kafka's, -3":        {stored: &offsets.Stored{Offset: -3}, first: 5, last: 100, want: 5, warns: reasonNone},
 		"no offset of Kafka's, least":     {stored: &offsets.Stored{Offset: math.MinInt64}, from: Latest, first: 5, last: 100, want: 100, warns: reasonNone},
@@ -49,7 +51,11 @@ func TestStartPositions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newMarkRig(t, func(o *Options) { o.From = c.from })
+				r := newMarkRig(t, func(o *Options) {
+					if o.From = c.from; c.newest {
+						o.Config.Consumer.Offsets.Initial = sarama.OffsetNewest
+					}
+				})
 				said := &logtest.Log{}
 				r.logTo(slog.NewTextHandler(said, nil))
 				r.fetch.first, r.fetch.last = c.first, c.last
