@@ -159,7 +159,7 @@ func (n *notHonoured) offsets(c, d *sarama.Config, from From) {
 	duration(n, "Consumer.Offsets.CommitInterval", o.CommitInterval, was.CommitInterval, false,
 		"sarama ignores it too; use Consumer.Offsets.AutoCommit.Interval or Options.CommitInterval")
 	if o.Initial != was.Initial && from == Latest {
-		n.note("Consumer.Offsets.Initial", o.Initial, "Options.From says where a partition starts, here "+from.String())
+		n.note("Consumer.Offsets.Initial", o.Initial, "Options.From says where a new group starts, here "+from.String())
 	}
 	duration(n, "Consumer.Offsets.Retention", o.Retention, was.Retention, !c.Version.IsAtLeast(sarama.V2_1_0_0),
 		"Kafka looks at it only if Version is older than 2.1; use its offsets.retention.minutes")

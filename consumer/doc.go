@@ -115,13 +115,16 @@
 // Earliest if it is to read them. One line of each member says where a new group starts and which option said so; it is a
 // warning, with the number of offsets, if messages are skipped.
 //
-// A group that starts at the end begins at one moment: when its first member has opened its first partition of the topic. A partition
-// that is opened later, within 5 minutes, starts at the first message whose timestamp is of that moment or later, so that nothing is
-// skipped which came after the beginning. Commits have that moment in their metadata as long as it counts.
+// A group that starts at the end begins at one moment: when its first member opens its first partition of the topic. A partition
+// that is opened later, within 5 minutes, starts at the first message whose timestamp is of that moment or later, by the clock of that
+// member. So what comes after the beginning is skipped only if its timestamp is older: because clocks differ, a producer has kept the
+// message back, or gives it the time of something else. Commits have that moment in their metadata until the partition is opened
+// again after these minutes.
 //
 // In a group that has an offset in any other partition of the topic, a partition without one starts at its first message: the topic got
 // the partition later, its offset was deleted, or it has expired. An offset of an earlier topic of that name counts, too, and so
-// does one that another program has stored. When all offsets are deleted, the group is new.
+// does one that another program has stored. The same holds for a topic that was missing since the member
+// joined. Otherwise, when all offsets are deleted, the group is new.
 //
 // # Zones
 //

@@ -71,13 +71,13 @@ type start struct {
 
 // begin returns where a partition without an offset starts.
 //
-// A group that starts at the end, and has no offset on the topic, begins on it when that is found out. The end is read before the
+// A group that starts at the end, and has no offset on the topic, begins on it right before the end is read. The end is read before the
 // offsets, so nothing is skipped that comes after the group's beginning, whoever begins. If others have begun a moment ago, the
 // partition starts at the first message of that time or later, because its end may be further now: it had to wait for a leader,
 // say, or was handed over before its first commit. Otherwise the group has worked on the topic, and this partition's offset
-// was deleted or has expired, or the topic got the partition later: it starts at its first message.
+// was deleted or has expired, or the topic got the partition later or was created again: it starts at its first message.
 func (o *opening) begin(ctx context.Context) (start, error) {
-	policy := o.member.policy
+	policy, now := o.member.policy, time.Now()
 	end, err := o.member.byPolicy(ctx, o.tp)
 	if err != nil {
 		return start{}, err
@@ -93,7 +93,7 @@ func (o *opening) begin(ctx context.Context) (start, error) {
 	case err != nil:
 		return start{}, err
 	case !isLate && !group.Stored:
-		s.began = time.Now().Truncate(time.Millisecond).Add(time.Millisecond) // the first that no message from before has
+		s.began = now.Truncate(time.Millisecond).Add(time.Millisecond) // the first that no message from before has
 	case !isLate && isBeginning(group.At):
 		s.began, s.line.NewGroup = group.At, true
 		at, err := o.member.at(ctx, o.tp, group.At)

@@ -133,6 +133,22 @@ func TestTheEndIsReadBeforeTheOffsets(t *testing.T) {
 	})
 }
 
+// The group begins before the end is read: what comes after that is skipped in no other partition, however long the offsets take.
+func TestTheGroupBeginsBeforeTheEndIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := tp("t", 0)
+		r := newMarkRig(t, func(o *Options) { o.From = Latest })
+		r.store.BlockFetch = make(chan struct{})
+		o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
+		time.AfterFunc(time.Second, func() { close(r.store.BlockFetch) })
+		now := time.Now()
+		s, err := o.begin(t.Context())
+		if late := s.began.Sub(now); err != nil || late < 0 || late > time.Millisecond {
+			t.Errorf("begins %v after the call, %v", late, err)
+		}
+	})
+}
+
 // What commits say of the group's beginning outlasts a change of the owner, until it is old.
 func TestBeginningOutlastsTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

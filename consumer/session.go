@@ -160,7 +160,7 @@ func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, m
 }
 
 // ResetOffset is MarkOffset for a lower offset, and ignores a higher one. In Setup a negative offset, such as
-// sarama.OffsetOldest, makes the partition start where Options.From says.
+// sarama.OffsetOldest, makes the partition start where a new group would.
 func (s *groupSession) ResetOffset(topic string, partition int32, offset int64, metadata string) {
 	if t := s.find(topic, partition); t == nil || !t.Reset(offset, metadata) {
 		s.seek(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata, reset: true})

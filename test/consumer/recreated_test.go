@@ -7,6 +7,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kielgo/kiel/consumer"
 )
 
 // TestRecreatedTopicFromLatestWithOtherOwners: a topic that is created again is read from its first message also from Latest, in
@@ -58,6 +60,63 @@ func TestRecreatedTopicFromLatestWithMorePartitions(t *testing.T) {
 				if joins {
 					b.leave()
 				}
+				a.close()
+				b.close()
+			})
+		})
+	}
+}
+
+// TestRecreatedTopicWithoutIDs: a topic that is created again is read from its first message, also when nothing tells that it is another
+// topic, because Config.Version is older than the topics' ids, and new groups start at the end.
+func TestRecreatedTopicWithoutIDs(t *testing.T) {
+	for name, c := range map[string]struct {
+		missed  bool // the members notice that the topic is missing
+		deleted bool // the offsets are deleted with the topic, as Kafka does
+		another bool // the owner leaves while the topic is missing
+	}{
+		"after a while":                         {missed: true},
+		"after a while, without offsets":        {missed: true, deleted: true},
+		"after a while, and it has a new owner": {missed: true, deleted: true, another: true},
+		"at once":                               {},
+		"at once, without offsets":              {deleted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, 1, func(t *testing.T, r *rig) {
+				withoutIDs := func(o *consumer.Options) {
+					byConfig(o)
+					o.Config.Version = sarama.V2_4_0_0
+				}
+				r.produce(50, 0)
+				a := r.member("a", withoutIDs).start()
+				until(t, "a has it", func() bool { return len(a.owns()) == 1 })
+				b := r.member("b", withoutIDs).start()
+				r.produce(5, 0)
+				until(t, "5 messages", func() bool { return total(a, b) == 5 })
+				time.Sleep(11 * time.Minute) // the group does not count as beginning any more, and repeats no offset for hours
+				owner := a
+				if len(b.owns()) == 1 {
+					owner = b
+				}
+				r.deleteTopic(topic)
+				if c.missed {
+					time.Sleep(time.Minute)
+				}
+				if c.deleted {
+					r.deleteGroup()
+				}
+				stay, leave := a, b
+				if c.another == (owner == a) {
+					stay, leave = b, a
+				}
+				leave.leave()
+				r.createTopic(topic, 1)
+				r.produce(10, 0)
+				time.Sleep(5 * time.Minute)
+				if n := total(a, b); n != 15 {
+					t.Errorf("%d of 15 messages were read: %v, %v", n, a.errors(), b.errors())
+				}
+				stay.leave()
 				a.close()
 				b.close()
 			})

@@ -74,6 +74,7 @@ type Catalog struct {
 	mu      sync.Mutex
 	infos   map[string]Info       // the descriptions; the map is replaced and never changed
 	missing map[string]bool       // the missing topics; the map is replaced and never changed
+	again   map[string]bool       // the topics that were missing and then were not
 	missed  map[string]time.Time  // when Kafka last said that a topic is missing, if that was within missingLately
 	asked   time.Time             // when Kafka was asked last
 	err     error                 // the error of the last question
@@ -87,7 +88,7 @@ type Catalog struct {
 
 // New returns a Catalog, which knows nothing before the first question.
 func New(opts Options) *Catalog {
-	c := &Catalog{Options: opts, infos: map[string]Info{}, missing: map[string]bool{}, missed: map[string]time.Time{}, found: map[string]foundTopic{}}
+	c := &Catalog{Options: opts, infos: map[string]Info{}, missing: map[string]bool{}, again: map[string]bool{}, missed: map[string]time.Time{}, found: map[string]foundTopic{}}
 	c.notify, c.grew = c.onMissing, c.onGrew
 	return c
 }
@@ -198,7 +199,7 @@ func (c *Catalog) answered(ctx context.Context, q question, infos map[string]Inf
 		default:
 			next[topic] = info
 			if now[topic] {
-				back = append(back, topic)
+				back, c.again[topic] = append(back, topic), true
 			}
 			delete(now, topic)
 		}

@@ -97,11 +97,11 @@ func (c *Catalog) addOne(topic string, owned bool) {
 	}
 }
 
-// IsNew returns whether patterns found a topic after the first look.
+// IsNew returns whether a topic was created while this member consumes: patterns found it after the first look, or it was missing.
 func (c *Catalog) IsNew(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.found[topic].isNew
+	return c.found[topic].isNew || c.again[topic]
 }
 
 // forget drops a missing topic that is asked for by patterns alone. It returns false if the topic is none.
