@@ -119,10 +119,7 @@ func (o *opening) beginning(ctx context.Context) (offsets.Beginning, error) {
 	if o.isFenced() && o.member.policy.from == Earliest {
 		return offsets.Beginning{Stored: true}, nil
 	}
-	ids := o.member.catalog.Partitions()[o.tp.Topic]
-	all := make([]kiel.Partition, len(ids))
-	for i, id := range ids {
-		all[i] = kiel.Partition{Topic: o.tp.Topic, ID: id}
-	}
-	return o.member.reader.Beginning(ctx, all, o.topicID, offsets.ClusterID(o.member.cluster))
+	return o.member.reader.Beginning(ctx, offsets.Topic{
+		Name: o.tp.Topic, ID: o.topicID, Cluster: offsets.ClusterID(o.member.cluster), Partitions: o.member.catalog.IDs(o.tp.Topic),
+	})
 }

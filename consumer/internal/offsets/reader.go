@@ -22,13 +22,15 @@ type Reader struct {
 // readRequest asks for the committed offsets of partitions.
 type readRequest struct {
 	partitions []kiel.Partition
+	topic      *Topic          // what Beginning asks for; nil for GetAll
 	answer     chan readAnswer // has room for one answer
 }
 
 // readAnswer is the answer to a readRequest. Requests that were read together share found.
 type readAnswer struct {
-	found map[kiel.Partition]Stored
-	err   error
+	found     map[kiel.Partition]Stored
+	beginning Beginning
+	err       error
 }
 
 // NewReader returns a Reader; it works while its Run does.
@@ -47,23 +49,46 @@ func (r *Reader) Get(ctx context.Context, p kiel.Partition) (Stored, error) {
 
 // GetAll returns the committed offset of each of ps. The error is that of the whole request. The map must not be written to.
 func (r *Reader) GetAll(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
-	q := readRequest{partitions: ps, answer: make(chan readAnswer, 1)}
+	a := r.ask(ctx, readRequest{partitions: ps, answer: make(chan readAnswer, 1)})
+	return a.found, a.err
+}
+
+// ask has Run answer q.
+func (r *Reader) ask(ctx context.Context, q readRequest) readAnswer {
 	select {
 	case r.requests <- q:
 	case <-ctx.Done():
-		return nil, operr.New("consumer", "read offsets", "", context.Cause(ctx))
+		return readAnswer{err: operr.New("consumer", "read offsets", "", context.Cause(ctx))}
 	case <-r.done:
-		return nil, operr.New("consumer", "read offsets", "", ErrEnded)
+		return readAnswer{err: operr.New("consumer", "read offsets", "", ErrEnded)}
 	}
 	select {
 	case a := <-q.answer:
-		return a.found, a.err
+		return a
 	case <-ctx.Done():
-		return nil, operr.New("consumer", "read offsets", "", context.Cause(ctx))
+		return readAnswer{err: operr.New("consumer", "read offsets", "", context.Cause(ctx))}
 	case <-r.done:
-		return nil, operr.New("consumer", "read offsets", "", ErrEnded)
+		return readAnswer{err: operr.New("consumer", "read offsets", "", ErrEnded)}
 	}
 }
+
+// Topic is a topic as it is known now.
+type Topic struct {
+	Name       string
+	ID         sarama.Uuid
+	Cluster    ID
+	Partitions []int32 // all of them; must not be changed
+}
+
+// topicKey tells Topics apart: they have the same partitions if they have as many.
+type topicKey struct {
+	name       string
+	id         sarama.Uuid
+	cluster    ID
+	partitions int
+}
+
+func (t *Topic) key() topicKey { return topicKey{t.Name, t.ID, t.Cluster, len(t.Partitions)} }
 
 // Beginning is what the stored offsets of a topic's partitions say of the group's beginning on the topic.
 type Beginning struct {
@@ -77,23 +102,26 @@ type Beginning struct {
 	At time.Time
 }
 
-// Beginning reads the offsets of ps, which are all partitions of the topic, whose id is topicID in the cluster with the ID cluster.
-func (r *Reader) Beginning(ctx context.Context, ps []kiel.Partition, topicID sarama.Uuid, cluster ID) (b Beginning, err error) {
-	found, err := r.GetAll(ctx, ps)
-	if err != nil {
-		return Beginning{}, err
-	}
-	for _, p := range ps {
-		s := found[p]
+// Beginning reads the offsets of a topic. All partitions of a topic may ask at the same time: those that are read together share the
+// work, too.
+func (r *Reader) Beginning(ctx context.Context, t Topic) (Beginning, error) {
+	a := r.ask(ctx, readRequest{topic: &t, answer: make(chan readAnswer, 1)})
+	return a.beginning, a.err
+}
+
+// beginningIn returns what the stored offsets of the topic's partitions say.
+func (t *Topic) beginningIn(found map[kiel.Partition]Stored) (b Beginning, err error) {
+	for _, id := range t.Partitions {
+		s := found[kiel.Partition{Topic: t.Name, ID: id}]
 		if s.Err != nil {
 			return Beginning{}, s.Err
 		}
 		b.Stored = b.Stored || s.Offset >= 0
 		n := s.FirstPartitions
 		switch {
-		case s.IsCopied(cluster):
-			n = min(n, int32(len(ps))) // what the topic gets here later is new
-		case !SameTopic(s.TopicID, topicID):
+		case s.IsCopied(t.Cluster):
+			n = min(n, int32(len(t.Partitions))) // what the topic gets here later is new
+		case !SameTopic(s.TopicID, t.ID):
 			n = 0
 		case !s.Began.IsZero() && (b.At.IsZero() || s.Began.Before(b.At)):
 			b.At = s.Began
@@ -120,14 +148,33 @@ func (r *Reader) Run(ctx context.Context) {
 
 // answer reads the partitions of all requests together, each once.
 func (r *Reader) answer(ctx context.Context, requests []readRequest) {
-	all := map[kiel.Partition]struct{}{}
+	all, topics := map[kiel.Partition]struct{}{}, map[topicKey]readAnswer{}
 	for _, q := range requests {
 		for _, p := range q.partitions {
 			all[p] = struct{}{}
 		}
+		if q.topic == nil {
+			continue
+		}
+		if _, known := topics[q.topic.key()]; known {
+			continue
+		}
+		topics[q.topic.key()] = readAnswer{}
+		for _, id := range q.topic.Partitions {
+			all[kiel.Partition{Topic: q.topic.Name, ID: id}] = struct{}{}
+		}
 	}
 	found, err := r.store.Fetch(ctx, slices.Collect(maps.Keys(all)))
 	for _, q := range requests {
-		q.answer <- readAnswer{found: found, err: err}
+		a := readAnswer{found: found, err: err}
+		if q.topic != nil && err == nil {
+			a = topics[q.topic.key()]
+			if a.found == nil {
+				a.found = found
+				a.beginning, a.err = q.topic.beginningIn(found)
+				topics[q.topic.key()] = a
+			}
+		}
+		q.answer <- a
 	}
 }

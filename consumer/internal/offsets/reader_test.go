@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,10 +83,32 @@ func TestBeginning(t *testing.T) {
 				}
 				r := NewReader(store)
 				go r.Run(t.Context())
-				if got, err := r.Beginning(t.Context(), ps, id, here.Cluster); got != c.want || err != nil {
+				if got, err := r.Beginning(t.Context(), Topic{"t", id, here.Cluster, []int32{0, 1, 2}}); got != c.want || err != nil {
 					t.Errorf("%+v, %v, want %+v", got, err, c.want)
 				}
 			})
 		})
+	}
+}
+
+// All partitions of a topic ask for the group's beginning on it.
+func BenchmarkBeginning(b *testing.B) {
+	const n = 4000
+	topic := Topic{Name: "t"}
+	for i := range int32(n) {
+		topic.Partitions = append(topic.Partitions, i)
+	}
+	r := NewReader(&MemoryStore{Delay: 20 * time.Millisecond})
+	go r.Run(b.Context())
+	for b.Loop() {
+		var all sync.WaitGroup
+		for range n {
+			all.Go(func() {
+				if _, err := r.Beginning(b.Context(), topic); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		all.Wait()
 	}
 }

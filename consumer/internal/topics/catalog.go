@@ -247,6 +247,13 @@ func (c *Catalog) Count(topic string) int32 {
 	return int32(len(c.infos[topic].Partitions))
 }
 
+// IDs returns the partitions of a topic. The slice must not be changed.
+func (c *Catalog) IDs(topic string) []int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.infos[topic].Partitions
+}
+
 // Partitions returns the partitions of all topics; the map is the caller's.
 func (c *Catalog) Partitions() map[string][]int32 {
 	c.mu.Lock()
