@@ -246,6 +246,7 @@ type opening struct {
 	// none was, when the partition was claimed. They are zero when not known.
 	prevTopicID    sarama.Uuid
 	prevPartitions int32
+	newEnd         *int64 // the end of the partition when an attempt first found the group new on the topic; nil if none did
 
 	topicID       sarama.Uuid           // the topic's id now
 	cut           *fetch.TruncatedError // where the log was truncated, until the partition is open again; nil if it was not truncated

@@ -82,6 +82,9 @@ func (o *opening) begin(ctx context.Context) (start, error) {
 	if err != nil {
 		return start{}, err
 	}
+	if o.newEnd != nil { // the attempt before was not committed: what has come since is not skipped
+		end = min(end, *o.newEnd)
+	}
 	group, err := o.beginning(ctx)
 	s := start{offset: end, firstPartitions: cmp.Or(group.FirstPartitions, o.member.catalog.Count(o.tp.Topic))}
 	s.line = reporting.Start{Reason: reasonNone, Policy: policy.String(), Option: policy.option, NewGroup: err == nil && !group.Stored}
@@ -93,6 +96,7 @@ func (o *opening) begin(ctx context.Context) (start, error) {
 	case err != nil:
 		return start{}, err
 	case !isLate && !group.Stored:
+		o.newEnd = &end
 		s.began = now.Truncate(time.Millisecond).Add(time.Millisecond) // the first that no message from before has
 	case !isLate && isBeginning(group.At):
 		s.began, s.line.NewGroup = group.At, true

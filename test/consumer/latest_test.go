@@ -1,6 +1,8 @@
 package consumer_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,27 @@ func TestWhatComesWhileAGroupBeginsIsRead(t *testing.T) {
 			t.Errorf("b has read %v, want 10 to 14", got)
 		}
 		quit(b)
+	})
+}
+
+// A new group starts at the end that it has found first, also if it can't commit that for a while, here because of members of Kafka's own.
+func TestWhatComesUntilANewGroupMayCommitIsRead(t *testing.T) {
+	inRig(t, 1, func(t *testing.T, r *rig) {
+		r.produce(10, 0)
+		leave := r.joinKafkaGroup()
+		a := r.member("a", byConfig).start()
+		until(t, "commits are refused", func() bool {
+			return slices.ContainsFunc(a.errors(), func(err error) bool { return errors.Is(err, consumer.ErrGroupInUse) })
+		})
+		r.produce(5, 0)
+		time.Sleep(time.Minute)
+		leave()
+		until(t, "it is open", func() bool { return len(a.owns()) == 1 })
+		time.Sleep(time.Minute)
+		if got := a.h.offsets(topic, 0); len(got) != 5 || got[0] != 10 {
+			t.Errorf("a has read %v, want 10 to 14", got)
+		}
+		quit(a)
 	})
 }
 
