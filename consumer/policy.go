@@ -50,13 +50,12 @@ func (m *membership) beyondEnd() From {
 	return Earliest
 }
 
-// beginningFor is how long after its beginning on a topic a group that starts at the end counts as beginning: a partition without
-// an offset then starts where the group began. It is much longer than members need to open what they own, and than their clocks
+// beginningFor is how long after its beginning on a topic a group counts as beginning: if it starts at the end, a partition without an
+// offset then starts where the group began. It is much longer than members need to open what they own, and than their clocks
 // differ.
 const beginningFor = 5 * time.Minute
 
-// isBeginning returns whether a group that began on a topic at began, at the ends of its partitions, counts as beginning now. A
-// clock that is behind counts, too.
+// isBeginning returns whether a group that began on a topic at began counts as beginning now. A clock that is behind counts, too.
 func isBeginning(began time.Time) bool {
 	return !began.IsZero() && time.Since(began).Abs() < beginningFor
 }
@@ -87,19 +86,24 @@ func (o *opening) begin(ctx context.Context) (start, error) {
 	}
 	group, err := o.beginning(ctx)
 	s := start{offset: end, firstPartitions: cmp.Or(group.FirstPartitions, o.member.catalog.Count(o.tp.Topic))}
-	s.line = reporting.Start{Reason: reasonNone, Policy: policy.String(), Option: policy.option, NewGroup: err == nil && !group.Stored}
-	if policy.from == Earliest { // that is certain without the other offsets, too
-		return s, nil
-	}
 	isLate := group.FirstPartitions > 0 && o.tp.ID >= group.FirstPartitions || o.member.catalog.IsNew(o.tp.Topic)
 	switch {
+	case err != nil || isLate:
+	case !group.Stored:
+		s.began = now.Truncate(time.Millisecond).Add(time.Millisecond) // the first that no message from before has
+	case isBeginning(group.At):
+		s.began = group.At
+	}
+	s.line = reporting.Start{Reason: reasonNone, Policy: policy.String(), Option: policy.option}
+	s.line.NewGroup = !s.began.IsZero() || err == nil && !group.Stored
+	switch {
+	case policy.from == Earliest: // that is certain without the other offsets, too
+		return s, nil
 	case err != nil:
 		return start{}, err
 	case !isLate && !group.Stored:
 		o.newEnd = &end
-		s.began = now.Truncate(time.Millisecond).Add(time.Millisecond) // the first that no message from before has
-	case !isLate && isBeginning(group.At):
-		s.began, s.line.NewGroup = group.At, true
+	case !s.began.IsZero():
 		at, err := o.member.at(ctx, o.tp, group.At)
 		if err != nil {
 			return start{}, err

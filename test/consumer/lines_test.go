@@ -60,7 +60,7 @@ func TestLinesOfAThousandPartitions(t *testing.T) {
 		a := r.member("a", func(o *consumer.Options) { logAll(&said, o) }).start()
 		until(t, "all is open", func() bool { return len(a.owns()) == partitions })
 		time.Sleep(5 * time.Second)
-		wants(t, "the first joins", said.take(), 5, `msg=rebalanced reason=started`, `reason=none partitions=1000 995 more`)
+		wants(t, "the first joins", said.take(), 5, `msg=rebalanced reason=started`, `msg="new group starts" partitions=1000 995 more`)
 
 		b := r.member("b", func(o *consumer.Options) { logAll(&bSaid, o) }).start()
 		until(t, "both have half", func() bool { return len(a.owns()) == partitions/2 && len(b.owns()) == partitions/2 })
@@ -91,7 +91,7 @@ func TestLinesOfFewPartitions(t *testing.T) {
 		if count(first, "msg=rebalanced reason=started gained=4") == 1 {
 			why = "reason=started"
 		}
-		wants(t, "the first joins", first, 13, "msg=rebalanced gained=4 "+why, `reason=none policy=earliest partitions=4`)
+		wants(t, "the first joins", first, 13, "msg=rebalanced gained=4 "+why, `msg="new group starts" policy=earliest option= partitions=4`)
 		for p := range 4 {
 			if count(first, fmt.Sprintf("msg=opened partition=t:%d offset=0 from=policy ", p)+why) != 1 {
 				t.Errorf("partition %d was not logged: %s", p, first)

@@ -12,15 +12,14 @@ import (
 
 // commitMetadata is the metadata of a commit in Kafka:
 // "kiel1;<ids>;<token>/<partitions>;<text>". The ids are in base64: the topic's id, 16 bytes, and behind it the two ids of the
-// Place, 8 bytes each; then, in 6 bytes, the milliseconds from 1970 to when the group began on the topic at its ends, if it has
-// just done so. What is unknown is zero bytes, and is left out at the end; without any id the field is empty. Earlier versions wrote
+// Place, 8 bytes each; then, in 6 bytes, the milliseconds from 1970 to when the group began on the topic, if it has just done so. What is unknown is zero bytes, and is left out at the end; without any id the field is empty. Earlier versions wrote
 // the topic's id alone, or the three ids, and ignore what is behind them. The partitions and their slash are left out
 // when unknown. Metadata of another form is all text.
 type commitMetadata struct {
 	topicID    sarama.Uuid // the topic's id; zero when unknown
 	place      Place       // where the commit was made
 	token      int64       // the token of the claim that stored the offset
-	began      time.Time   // when the group began on the topic at its ends; zero when it did not, or long ago
+	began      time.Time   // when the group began on the topic; zero when that is not known, or long ago
 	partitions int32       // how many partitions the topic had when the group first started on it; 0 when unknown
 	text       string      // the user's own metadata
 }

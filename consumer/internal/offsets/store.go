@@ -37,7 +37,7 @@ type OffsetCommit struct {
 	// it is not known. Each commit repeats the number.
 	FirstPartitions int32
 
-	// Began is when the group began on the topic at the ends of its partitions, in milliseconds; zero when it did not, or long ago.
+	// Began is when the group began on the topic, in milliseconds; zero when that is not known, or long ago.
 	Began time.Time
 
 	// Place is where the commit is made, as far as it is known.
