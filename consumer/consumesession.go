@@ -28,7 +28,7 @@ type consumeSession struct {
 	closes  context.CancelCauseFunc
 
 	returned chan struct{} // closed when the call may return
-	stuck    error         // names what has not returned in its time; written before returned is closed
+	stuck    []givenUp     // what has not returned in its time; written before returned is closed
 
 	mu      sync.Mutex
 	exited  bool                // a handler that returned by itself ends the session, or has ended it
@@ -44,6 +44,12 @@ type consumeSession struct {
 
 	over atomic.Bool // Cleanup has returned: late calls of handlers have no effect
 	open sync.Map    // from kiel.Partition to its *Partition; lock-free, because handlers may read it for each message
+}
+
+// givenUp is something that has not returned in its time.
+type givenUp struct {
+	err  error
+	runs func() bool // whether it has not returned until now: then the error of the membership names it
 }
 
 // sessionUser is the user's code that a session calls: the handler of Consume, or the function of Run.
@@ -213,6 +219,17 @@ func (s *consumeSession) result() (setup, failed, cleanup error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.setup, s.failure, s.cleanup
+}
+
+// late returns an error for what was given up and has returned since; nil for none. The membership has ended: its error names the rest.
+func (s *consumeSession) late() error {
+	var errs []error
+	for _, up := range s.stuck {
+		if !up.runs() {
+			errs = append(errs, up.err)
+		}
+	}
+	return joined(errs...)
 }
 
 // isOver returns whether Cleanup has returned, or the session has finished.

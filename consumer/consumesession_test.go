@@ -126,7 +126,7 @@ func TestStuckWhenTheSessionEnds(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		r.endSession()
-		if d := time.Since(began); !errors.Is(s.stuck, ownership.ErrStuck) || d != r.group.settings.RebalanceTimeout {
+		if d := time.Since(began); len(s.stuck) != 1 || !errors.Is(s.stuck[0].err, ownership.ErrStuck) || d != r.group.settings.RebalanceTimeout {
 			t.Errorf("the session has ended with %v after %v", s.stuck, d)
 		}
 		if cause := context.Cause(r.ctx); !errors.Is(cause, ownership.ErrStuck) {

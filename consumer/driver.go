@@ -318,29 +318,37 @@ func (d *driver) callCleanup() {
 
 // leave makes the member leave.
 func (d *driver) leave() {
-	var stuck error
+	var errs []error
 	if d.call != nil {
-		stuck = d.call.stuck
+		for _, up := range d.call.stuck {
+			errs = append(errs, up.err)
+		}
 	}
-	d.member.leave(stuck)
+	d.member.leave(errors.Join(errs...))
 }
 
-// unreturned returns an error that names what has not returned in its time; nil if all has.
-func (d *driver) unreturned() error {
+// unreturned names what has not returned in its time.
+func (d *driver) unreturned() (out []givenUp) {
 	since := d.ended
 	if back := d.timers[sessions.BackOver-sessions.WaitOver]; back.Timer != nil {
 		since = back.since
 	}
-	var errs []error
 	for n, one := range d.seats {
 		if one.runner != nil && d.state.Parts[n].Use == sessions.Stuck {
-			errs = append(errs, one.runner.stuckSince(since))
+			out = append(out, givenUp{one.runner.stuckSince(since), one.runner.inHandler})
 		}
 	}
-	if kinds := d.member.users.Kinds(); len(errs) == 0 && len(kinds) > 0 {
-		errs = append(errs, stuck("%s has not returned for %v after the end of its session", strings.Join(kinds, ", "), time.Since(since)))
+	if len(out) > 0 {
+		return out
 	}
-	return errors.Join(errs...)
+	users := &d.member.users.Calls
+	kinds := users.Kinds()
+	if len(kinds) == 0 { // the program's code has returned, but Kafka has not answered
+		err := stuck("the session was not closed %v after its end", time.Since(since))
+		return []givenUp{{err, func() bool { return false }}}
+	}
+	err := stuck("%s has not returned for %v after the end of its session", strings.Join(kinds, ", "), time.Since(since))
+	return []givenUp{{err, func() bool { return len(users.Kinds()) > 0 }}}
 }
 
 // reportAbandoned reports Setup or Cleanup, if it still runs.

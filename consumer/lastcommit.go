@@ -85,3 +85,7 @@ func (o *opening) stuckSince(ended time.Time) error {
 		return e
 	}
 }
+
+// inHandler returns whether a ConsumeClaim runs. If it does when the member has left, ownership's error names it. Of Fence that error
+// says that it is a handler.
+func (o *opening) inHandler() bool { return o.inUser.Load() && o.at() != atFence }

@@ -80,7 +80,7 @@ func (m *membership) serve(ctx context.Context, s *consumeSession) error {
 	<-m.done
 	m.group.setMember(nil)
 	m.group.setSetupAt(time.Time{})
-	return joined(setup, failed, s.stuck, m.err, cleanup)
+	return joined(setup, failed, s.late(), m.err, cleanup)
 }
 
 // leaveWith makes the member leave when ctx ends, until stop is called. The context of s, which is derived from ctx, ends before

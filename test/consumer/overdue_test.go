@@ -3,12 +3,15 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/ownership"
@@ -106,4 +109,92 @@ func TestOverdueWhileLeaving(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Consume names once what has not returned in its time, be it that the member leaves because of that, or leaves anyway.
+func TestStuckIsNamedOnce(t *testing.T) {
+	for where, text := range map[string]string{"ConsumeClaim": "handler of t:0", "Cleanup": "Cleanup", "Setup": "Setup"} {
+		for _, kind := range []string{"eager", "incremental"} {
+			for _, leaves := range []bool{true, false} {
+				if kind == "incremental" && !leaves {
+					continue // it goes on
+				}
+				t.Run(fmt.Sprintf("%s %s %v", where, kind, leaves), func(t *testing.T) {
+					inRig(t, 1, func(t *testing.T, r *rig) {
+						hung := newGate()
+						defer hung.open()
+						a := r.member("a", func(o *consumer.Options) {
+							if kind == "eager" {
+								eager(o)
+							}
+						})
+						ha := &sessionLog{}
+						switch where {
+						case "Setup":
+							ha.setup = func(sarama.ConsumerGroupSession) error { hung.wait(); return nil }
+						case "Cleanup":
+							ha.cleanup = func(sarama.ConsumerGroupSession) error { hung.wait(); return nil }
+						default:
+							ha.onReturn = func(sarama.ConsumerGroupClaim) { hung.wait() }
+						}
+						a.calls(ha)
+						until(t, "a begins", func() bool { return ha.reads() == 1 || hung.waiting.Load() == 1 })
+						if leaves {
+							a.stop()
+						} else {
+							time.Sleep(5 * time.Second)
+							r.grow(2)
+						}
+						if err := <-a.done; !errors.Is(err, ownership.ErrStuck) || strings.Count(err.Error(), text) != 1 {
+							t.Errorf("Consume: %v", err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Kafka does not answer until the time of a session is over that its program has ended: the member leaves, and Consume says why.
+func TestSessionIsNotClosedInTime(t *testing.T) {
+	inRig(t, 4, func(t *testing.T, r *rig) {
+		r.produce(5, 0, 1, 2, 3)
+		a, b := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout = 15 * time.Second }), r.member("b", nil)
+		exit, refuse := newGate(), &atomic.Bool{}
+		ha := &sessionLog{each: func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) {
+			s.MarkMessage(m, "")
+			if m.Partition == 0 && m.Offset == 4 {
+				exit.wait()
+				panic("it returns by itself")
+			}
+		}}
+		a.calls(ha)
+		until(t, "a has read", func() bool { return ha.count() == 20 })
+		time.Sleep(5 * time.Second)
+		r.kafka.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			r.kafka.KeepControl()
+			if commit, ok := req.(*kmsg.OffsetCommitRequest); ok && refuse.Load() {
+				return refused(commit), nil, true
+			}
+			return nil, nil, false
+		})
+		refuse.Store(true)
+		r.produce(5, 1, 2, 3)
+		until(t, "a has read", func() bool { return ha.count() == 35 })
+		exit.open()
+		time.Sleep(100 * time.Millisecond)
+		b.start()
+		time.Sleep(time.Minute)
+		refuse.Store(false)
+		select {
+		case err := <-a.done:
+			if !errors.Is(err, ownership.ErrStuck) {
+				t.Errorf("Consume: %v", err)
+			}
+		default:
+			t.Error("Consume has returned nil")
+			a.leave()
+		}
+		b.leave()
+	})
 }
