@@ -19,8 +19,11 @@ type flat struct {
 }
 
 func (f flat) step(in Input) (flat, []Action) {
-	s := Of(f.Head, slices.Clone(f.Parts[:]))
+	s, all := Of(f.Head, slices.Clone(f.Parts[:])), Of(f.Head, slices.Clone(f.Parts[:]))
 	do := s.Step(in)
+	if want := all.StepAll(in); !s.Equal(&all) || !EqualActions(do, want) {
+		panic(fmt.Sprintf("%v in %+v: %v and %+v, looking at all partitions %v and %+v", in, f, do, s, want, all))
+	}
 	if !s.Counted() {
 		panic(fmt.Sprintf("the counts are wrong after %v in %+v", in, f))
 	}
