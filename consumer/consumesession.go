@@ -204,7 +204,7 @@ func (s *consumeSession) close(cause error, all bool) {
 
 // finish lets the call return: from now on calls of its handlers have no effect.
 func (s *consumeSession) finish(cause sessions.Cause) {
-	if cause == sessions.TimedOut {
+	if cause == sessions.TimedOut && len(s.stuck) == 0 { // all have returned
 		s.mu.Lock()
 		s.failure = sarama.ErrRebalanceTimedOut
 		s.mu.Unlock()

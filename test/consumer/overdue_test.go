@@ -49,6 +49,22 @@ func TestOverduePartitionComesBack(t *testing.T) {
 	})
 }
 
+// If the handler does not return then either, it is given up, and nothing says that all have returned.
+func TestOverduePartitionStaysOverdue(t *testing.T) {
+	inRig(t, 2, func(t *testing.T, r *rig) {
+		hung := newGate()
+		defer hung.open()
+		a := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout = 10 * time.Second })
+		overdue(t, r, a, func(a *member) {
+			a.h.ending = func(_ sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim) { hung.wait() }
+			a.startWith(hanger{recorder: a.h}, topic)
+		})
+		if err := <-a.done; !errors.Is(err, ownership.ErrStuck) || errors.Is(err, sarama.ErrRebalanceTimedOut) {
+			t.Errorf("Consume: %v", err)
+		}
+	})
+}
+
 // With Run the others go on; the member leaves RebalanceTimeout after the plan gave the partition back, if the handler has not returned.
 func TestOverduePartitionOfRun(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
