@@ -308,6 +308,10 @@ func (m *member) checkSession(in Input, a Action, bad checker) {
 			bad("S3", "Cleanup beside Setup or a ConsumeClaim, or again")
 		}
 		m.Cleanup = true
+	case GiveUp:
+		if m.State.Kind.Eager && !m.Setup && !m.Cleanup && m.Handlers == 0 { // an incremental one waits for last commits, too
+			bad("S5", "gives up though all has returned")
+		}
 	case Return:
 		if !m.InCall || (m.Setup || m.Cleanup || m.Handlers != 0) && !m.State.Over && !m.State.Alone {
 			bad("S3", "the call returns beside what it has called (%v)", in.What)
