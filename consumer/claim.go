@@ -21,6 +21,9 @@ import (
 type Claim interface {
 	sarama.ConsumerGroupClaim
 
+	// InitialMetadata returns the text that is stored with InitialOffset, as [Partition.InitialMetadata] does.
+	InitialMetadata() string
+
 	// Token returns the fencing token: it grows with every change of the partition's owner. Give it to a store that can refuse an
 	// older one.
 	Token() int64
@@ -183,6 +186,9 @@ func (c *claimChannel) Context() context.Context { return c.p.Context() }
 
 // InitialOffset returns the start position.
 func (c *claimChannel) InitialOffset() int64 { return c.p.start }
+
+// InitialMetadata returns the text that is stored with the start position.
+func (c *claimChannel) InitialMetadata() string { return c.p.InitialMetadata() }
 
 // HighWaterMarkOffset returns the offset of the next message that will be produced, according to the newest answer of a broker. It
 // does not block, and has a broker asked as [Partition.HighWatermark] does.

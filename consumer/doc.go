@@ -63,7 +63,7 @@
 // "kiel1;<ids>;<token>/<partitions>;" and then the text given to MarkMessage, of up to [MaxMetadata] characters. <ids> are those
 // of the topic, the ZooKeeper tree and the Kafka cluster, in base64. <partitions> is the topic's number of partitions when the
 // group first consumed it. A partition with a higher number is new, and starts at its first message. For a topic that was created
-// again <partitions> is at most that of the old topic.
+// again <partitions> is at most that of the old topic. [MetadataText] takes the text out again.
 //
 // # Topics
 //
@@ -276,8 +276,9 @@
 //     In an incremental session, and with Fence, such a Commit stores nothing: the partition may be another member's then. If it
 //     goes to another member before it is opened, the mark has no effect.
 //   - Metadata: sarama stores the text of a mark as it is, and not the offset if the text is too long for Kafka. Here this package
-//     puts a prefix before it, which has the topic's id and the owner's token; see Overview. An offset whose text is too long is
-//     stored without the text ([MaxMetadata]): a text that is lost must not cost the position.
+//     puts a prefix before it, which has the topic's id and the owner's token; see Overview. A program that reads it with an
+//     OffsetManager or an admin client takes the text out with MetadataText, and a handler has InitialMetadata of [Claim]. An offset
+//     whose text is too long is stored without the text ([MaxMetadata]): a text that is lost must not cost the position.
 //   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits without
 //     limit hides a mistake.
 //   - A Setup that fails: sarama's member stays in the group until Kafka misses it, and its partitions wait. Here it stays for

@@ -364,8 +364,9 @@ func (o *opening) callHandler(owned context.Context, p *Partition) error {
 }
 
 func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc, s stream, start int64) *Partition {
+	_, text, _ := o.tracker.Marked() // nothing is marked yet
 	p := &Partition{
-		ctx: ctx, end: end, id: o.tp, claim: o.claim, stream: s, start: start, tracker: o.tracker,
+		ctx: ctx, end: end, id: o.tp, claim: o.claim, stream: s, start: start, text: text, tracker: o.tracker,
 		committer: o.member.committer, pauses: o.member.pauses, log: o.member.group.log, late: o.member.lateMark,
 		metrics: o.member.metrics.of(o.tp.Topic), openedAt: time.Now(), openTook: time.Since(o.since),
 	}

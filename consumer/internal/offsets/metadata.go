@@ -86,6 +86,12 @@ func (m commitMetadata) withIDs(b []byte) (commitMetadata, bool) {
 	return m, true
 }
 
+// TextOf returns the text of a mark from the metadata of a commit: all of it if another program has written them. It takes any text.
+func TextOf(metadata string) string {
+	m, _ := parseMetadata(metadata)
+	return m.text
+}
+
 // parseMetadata parses the metadata of a commit. ours is false if another program has written them.
 func parseMetadata(s string) (m commitMetadata, ours bool) {
 	foreign := commitMetadata{text: s}

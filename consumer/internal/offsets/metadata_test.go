@@ -149,3 +149,45 @@ func TestIDsDiffer(t *testing.T) {
 		t.Errorf("the ID of a tree is %s, which other versions don't compute", got)
 	}
 }
+
+// The text of a mark is found in what any version has written, and is the whole in what another program has.
+func TestTextOf(t *testing.T) {
+	for metadata, want := range map[string]string{
+		"": "", `{"a":1}`: `{"a":1}`, "kiel1;;9;": "", "kiel1;;9;x": "x", "kiel1;;9/3;a;b;": "a;b;", "kiel1;AAAAAAAAAAAAAAAAAAAAAQ;9/3;ö": "ö",
+		"kiel1;;9;kiel1;;9;x": "kiel1;;9;x", // of a program that has given stored metadata to a mark
+		"kiel1":               "kiel1", "kiel1;": "kiel1;", "kiel1;;x": "kiel1;;x", "kiel1;;;x": "kiel1;;;x", "kiel1;;9/0;x": "kiel1;;9/0;x", "kiel1;;9/;x": "kiel1;;9/;x",
+		"kiel1;;99999999999999999999;x": "kiel1;;99999999999999999999;x", "kiel1;!;9;x": "kiel1;!;9;x", "kiel1;AAAA;9;x": "kiel1;AAAA;9;x",
+		"kiel2;;9;x": "kiel2;;9;x", " kiel1;;9;x": " kiel1;;9;x", "\xff\x00;": "\xff\x00;", "kiel1;;9;\xff\x00": "\xff\x00",
+	} {
+		if got := TextOf(metadata); got != want {
+			t.Errorf("the text of %q is %q, want %q", metadata, got, want)
+		}
+	}
+	huge := "kiel1;" + strings.Repeat("A", 1<<20) + ";" + strings.Repeat("9", 1<<20) + ";x"
+	if TextOf(huge) != huge {
+		t.Error("2 MiB of garbage are ours")
+	}
+	long := "kiel1;;9;" + strings.Repeat("x;", 1<<20)
+	if n := testing.AllocsPerRun(10, func() { _ = TextOf(long) }); n > 1 || TextOf(long) != long[len("kiel1;;9;"):] {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func FuzzTextOf(f *testing.F) {
+	for _, metadata := range []string{"", "x", "kiel1;;9;x", "kiel1;AAAAAAAAAAAAAAAAAAAAAQ;9/3;x;y", "kiel1;;;", "kiel1;;9/0;x", "kiel1;" + strings.Repeat("A", 300) + ";1;"} {
+		f.Add(metadata)
+	}
+	f.Fuzz(func(t *testing.T, metadata string) {
+		text := TextOf(metadata)
+		if !strings.HasSuffix(metadata, text) || text != metadata && !strings.HasPrefix(metadata, metadataPrefix) {
+			t.Fatalf("the text of %q is %q", metadata, text)
+		}
+		m, ours := parseMetadata(metadata)
+		if m.text = metadata; ours && TextOf(m.String()) != metadata { // any text survives what it may be stored with
+			t.Fatalf("the text %q is stored as %q, and read as %q", metadata, m, TextOf(m.String()))
+		}
+		if again := (commitMetadata{text: metadata}).String(); TextOf(again) != metadata {
+			t.Fatalf("the text %q is stored as %q, and read as %q", metadata, again, TextOf(again))
+		}
+	})
+}
