@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Member is a member of the group as an allocation function sees it.
@@ -140,7 +141,7 @@ func Call(f Func, in Input) (Assignment, error) {
 }
 
 // failed returns an error of the function with its name.
-func (f Func) failed(err error) error { return fmt.Errorf("allocation function %s: %w", f.Name, err) }
+func (f Func) failed(err error) error { return operr.New("", "allocation function", f.Name, err) }
 
 func (in Input) clone() Input {
 	in.Members = slices.Clone(in.Members)

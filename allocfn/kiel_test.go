@@ -40,6 +40,9 @@ func TestFromKielFaults(t *testing.T) {
 			if _, err := f.Assign(in); !errors.Is(err, tt.is) {
 				t.Errorf("without Call: got %v", err)
 			}
+			if a, err := allocfn.FromMapping(in, tt.mapping); a != nil || !errors.Is(err, tt.is) || !strings.HasPrefix(err.Error(), "allocfn: ") || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("FromMapping: got %v, %v", a, err)
+			}
 		})
 	}
 }
@@ -116,6 +119,9 @@ func TestMapping(t *testing.T) {
 		got := allocfn.Mapping(in, a)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
+		}
+		if back, err := allocfn.FromMapping(in, got); err != nil || !slices.Equal(back, a) {
+			t.Fatalf("FromMapping: got %v, %v, want %v", back, err, a)
 		}
 		// Appending to the slice of one topic writes nothing into that of another.
 		for _, topics := range got {

@@ -36,13 +36,9 @@ func copyConfig(user *sarama.Config) (*sarama.Config, error) {
 }
 
 // isEager returns whether a group of sarama with this configuration ends its sessions at each rebalance: unless all its strategies
-// support the cooperative protocol, and only that is common to all. Rebalance.Strategy, which is deprecated, counts before
-// GroupStrategies. Validate has refused strategies without a common protocol.
+// support the cooperative protocol, and only that is common to all. Validate has refused strategies without a common protocol.
 func isEager(c *sarama.Config) bool {
-	strategies := c.Consumer.Group.Rebalance.GroupStrategies
-	if s := c.Consumer.Group.Rebalance.Strategy; s != nil {
-		strategies = []sarama.BalanceStrategy{s}
-	}
+	strategies := strategiesOf(c)
 	for _, s := range strategies {
 		p, ok := s.(sarama.RebalanceProtocolBalanceStrategy)
 		if !ok || !slices.Contains(p.SupportedProtocols(), sarama.RebalanceProtocolCooperative) {
@@ -50,6 +46,14 @@ func isEager(c *sarama.Config) bool {
 		}
 	}
 	return len(strategies) == 0
+}
+
+// strategiesOf returns the strategies that a group of sarama has. Rebalance.Strategy, which is deprecated, counts before GroupStrategies.
+func strategiesOf(c *sarama.Config) []sarama.BalanceStrategy {
+	if s := c.Consumer.Group.Rebalance.Strategy; s != nil {
+		return []sarama.BalanceStrategy{s}
+	}
+	return c.Consumer.Group.Rebalance.GroupStrategies
 }
 
 // warnConfig logs one warning that names the fields of the configuration that are set and are not honoured.

@@ -255,6 +255,9 @@
 //     all. Here it ends the sessions of members whose own partitions change, or, incremental, closes those that move alone: nobody
 //     waits for what does not concern him. A partition that moves need not wait for the slowest handler of its member; see The last
 //     commit.
+//   - Strategies: With sarama the group's leader calls Plan of a BalanceStrategy for all members. Here each member calls Options.Func, with
+//     [allocfn.Balanced] by default, so that no member must be the leader. A strategy that is not sarama's own is an error of New unless Func is set;
+//     [FromStrategy] makes a Func of it. docs/choosing-a-function.md says which function keeps what range, roundrobin and sticky promise.
 //   - Claims in Setup: With sarama they are claimed. So they are here in an eager session. In an incremental one they are about to
 //     be: a former owner may still be at work, and ConsumeClaim is called when it has finished. Setup need not wait for other
 //     members.

@@ -44,6 +44,7 @@ func Rows() []Row {
 			{"partitions are added, Offsets.Initial is newest", "first session"},
 			{"a handler is slow while a second member joins", "the second member"},
 		}},
+		{Title: "Strategies", Reason: "which member gets which partition is nothing that a handler relies on here: the scenarios compare the partitions of all members together; package consumer's own tests have strategies"},
 		{Title: "Claims in Setup", Findings: []Place{
 			{"a handler is slow while a second member joins", "claims of the second in Setup"},
 			{"Setup makes the state of Claims", "ConsumeClaim"},
