@@ -24,8 +24,8 @@
 // Names that we write become parts of znodes' paths, so they are checked first: by [CheckGroup], [CheckTopic] and [CheckMember].
 // Names that other programs have written are taken as they are.
 //
-// A group has any name that Kafka accepts, up to 249 bytes: what its znode can't hold is escaped there ([GroupZnode]), and nowhere else.
-// [GroupOfZnode] reads the name of a znode back.
+// A group has any name that Kafka accepts, up to 249 bytes: what its znode can't hold is escaped there ([GroupZnode]), and
+// nowhere else. [GroupOfZnode] reads the name of a znode back.
 //
 // # Concurrency
 //

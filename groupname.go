@@ -23,10 +23,10 @@ func CheckGroup(name string) error {
 }
 
 // GroupZnode returns the name of the znode below /kiel/groups of the group with this name. It is the group's name, except that
-// what the name of a znode can't hold is escaped: %XX takes the place of each of its bytes, with digits and A to F. A slash is escaped,
-// a character that session.CheckPath refuses (controls, private use, U+FFF0 and above, so emoji, too), a % that two hexadecimal digits
-// follow, and the names "." and "..". Members of Python kiel escape nothing, so they share a group only if its name needs no escape. Two
-// groups never have the same znode. The group's name must be one that [CheckGroup] accepts.
+// what the name of a znode can't hold is escaped: %XX takes the place of each of its bytes, with digits and A to F. A slash is
+// escaped, a character that session.CheckPath refuses (controls, private use, U+FFF0 and above, so emoji, too), a % that two
+// hexadecimal digits follow, and the names "." and "..". Members of Python kiel escape nothing, so they share a group only if its
+// name needs no escape. Two groups never have the same znode. The group's name must be one that [CheckGroup] accepts.
 func GroupZnode(group string) string {
 	if group == "." || group == ".." {
 		return strings.ReplaceAll(group, ".", "%2E")
@@ -52,9 +52,9 @@ func GroupZnode(group string) string {
 	return b.String()
 }
 
-// GroupOfZnode is the reverse of [GroupZnode], for programs that list the children of /kiel/groups. ok is false for a znode that is no
-// group's of this library, such as "%41": the group "A" has the znode "A", and the group "%41" the znode "%2541". Such a znode may be that of
-// a group of Python kiel alone.
+// GroupOfZnode is the reverse of [GroupZnode], for programs that list the children of /kiel/groups. ok is false for a znode that
+// is no group's of this library, such as "%41": the group "A" has the znode "A", and the group "%41" the znode "%2541". Such a
+// znode may be that of a group of Python kiel alone.
 func GroupOfZnode(znode string) (group string, ok bool) {
 	if len(znode) > maxName {
 		return "", false

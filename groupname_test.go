@@ -102,11 +102,13 @@ func TestGroupZnodeAgreesWithCheckPath(t *testing.T) {
 	}
 }
 
-// checkGroupName checks what must hold for any text as a group's name, and as the name of a znode.
-func checkGroupName(t interface {
+// tb is a test or a try of rapid's.
+type tb interface {
 	Fatalf(format string, args ...any)
-}, text string,
-) {
+}
+
+// checkGroupName checks what must hold for any text as a group's name, and as the name of a znode.
+func checkGroupName(t tb, text string) {
 	if kiel.CheckGroup(text) == nil {
 		znode := kiel.GroupZnode(text)
 		if err := session.CheckPath("/kiel/groups/" + znode); err != nil || strings.Contains(znode, "/") || len(znode) > 249 || len(znode) < len(text) {

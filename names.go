@@ -15,8 +15,8 @@ var ErrInvalidName = errors.New("invalid name")
 
 const maxName = 249 // Kafka's limit for topic names, and that for members and the znodes of groups
 
-// CheckTopic returns an error wrapping ErrInvalidName unless name may be a topic's, by Kafka's rule: 1 to 249 of A-Z a-z 0-9 . _ - and
-// neither "." nor "..".
+// CheckTopic returns an error wrapping ErrInvalidName unless name may be a topic's, by Kafka's rule: 1 to 249 of A-Z a-z 0-9 . _
+// - and neither "." nor "..".
 func CheckTopic(name string) error { return checkName("topic", name, "") }
 
 // CheckMember returns an error wrapping ErrInvalidName unless name may be a member's: CheckTopic's rule, and ":" is allowed too.

@@ -139,6 +139,6 @@
 //	/kiel/groups/<group>/partitions        PartitionsPath; data: the set
 //	/kiel/groups/<group>/zones             ZonesPath; data: the zones of partitions
 //
-// <group> is the group's name as [kiel.GroupZnode] writes it: where a slash, a control or an emoji would be, it has %2F and such. Python
-// kiel escapes nothing, so that members in Python can't be in a group of which the name is escaped.
+// <group> is the group's name as [kiel.GroupZnode] writes it: where a slash, a control or an emoji would be, it has %2F and such.
+// Python kiel escapes nothing, so that members in Python can't be in a group of which the name is escaped.
 package allocator

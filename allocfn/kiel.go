@@ -90,17 +90,17 @@ func FromKiel(name string, f func(members, partitions []string) map[string]map[s
 	}}
 }
 
-// FromMapping is the reverse of [Mapping], for a [Func] that adapts a function of the shape that kiel's and sarama's have: member, topic,
-// ids. A member may be absent, and the order of ids does not matter. A mapping that leaves a partition of in out, assigns one twice, or names a
-// member or a partition that in does not have is an error that names it and wraps [ErrUnassigned], [ErrAssignedTwice] or [ErrUnknownTarget]. Of
-// several faults every process reports the same one.
+// FromMapping is the reverse of [Mapping], for a [Func] that adapts a function of the shape that kiel's and sarama's have:
+// member, topic, ids. A member may be absent, and the order of ids does not matter. A mapping that leaves a partition of in out,
+// assigns one twice, or names a member or a partition that in does not have is an error that names it and wraps [ErrUnassigned],
+// [ErrAssignedTwice] or [ErrUnknownTarget]. Of several faults every process reports the same one.
 func FromMapping(in Input, mapping map[string]map[string][]int32) (Assignment, error) {
 	a, err := fromMapping(in, mapping)
 	return a, named(err)
 }
 
-// fromMapping is FromMapping without the package's name. It checks the mapping in sorted order, so that every process reports the same of
-// several faults.
+// fromMapping is FromMapping without the package's name. It checks the mapping in sorted order, so that every process reports the
+// same of several faults.
 func fromMapping(in Input, mapping map[string]map[string][]int32) (Assignment, error) {
 	index := make(map[kiel.Partition]int, len(in.Partitions))
 	a := make(Assignment, len(in.Partitions))

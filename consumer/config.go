@@ -48,7 +48,8 @@ func isEager(c *sarama.Config) bool {
 	return len(strategies) == 0
 }
 
-// strategiesOf returns the strategies that a group of sarama has. Rebalance.Strategy, which is deprecated, counts before GroupStrategies.
+// strategiesOf returns the strategies that a group of sarama has. Rebalance.Strategy, which is deprecated, counts before
+// GroupStrategies.
 func strategiesOf(c *sarama.Config) []sarama.BalanceStrategy {
 	if s := c.Consumer.Group.Rebalance.Strategy; s != nil {
 		return []sarama.BalanceStrategy{s}

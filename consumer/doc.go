@@ -255,9 +255,10 @@
 //     all. Here it ends the sessions of members whose own partitions change, or, incremental, closes those that move alone: nobody
 //     waits for what does not concern him. A partition that moves need not wait for the slowest handler of its member; see The last
 //     commit.
-//   - Strategies: With sarama the group's leader calls Plan of a BalanceStrategy for all members. Here each member calls Options.Func, with
-//     [allocfn.Balanced] by default, so that no member must be the leader. A strategy that is not sarama's own is an error of New unless Func is set;
-//     [FromStrategy] makes a Func of it. docs/choosing-a-function.md says which function keeps what range, roundrobin and sticky promise.
+//   - Strategies: With sarama the group's leader calls Plan of a BalanceStrategy for all members. Here each member calls
+//     Options.Func, with [allocfn.Balanced] by default, so that no member must be the leader. A strategy that is not sarama's own
+//     is an error of New unless Func is set; [FromStrategy] makes a Func of it. docs/choosing-a-function.md says which function
+//     keeps what range, roundrobin and sticky promise.
 //   - Claims in Setup: With sarama they are claimed. So they are here in an eager session. In an incremental one they are about to
 //     be: a former owner may still be at work, and ConsumeClaim is called when it has finished. Setup need not wait for other
 //     members.
@@ -278,10 +279,10 @@
 //     not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without, or by a Commit in Setup.
 //     In an incremental session, and with Fence, such a Commit stores nothing: the partition may be another member's then. If it
 //     goes to another member before it is opened, the mark has no effect.
-//   - Metadata: sarama stores the text of a mark as it is, and not the offset if the text is too long for Kafka. Here this package
-//     puts a prefix before it, which has the topic's id and the owner's token; see Overview. A program that reads it with an
-//     OffsetManager or an admin client takes the text out with MetadataText, and a handler has InitialMetadata of [Claim]. An offset
-//     whose text is too long is stored without the text ([MaxMetadata]): a text that is lost must not cost the position.
+//   - Metadata: sarama stores the text of a mark as it is, and not the offset if the text is too long for Kafka. Here this
+//     package puts a prefix before it, which has the topic's id and the owner's token; see Overview. A program that reads it with
+//     an OffsetManager or an admin client takes the text out with MetadataText, and a handler has InitialMetadata of [Claim]. An
+//     offset whose text is too long is stored without the text ([MaxMetadata]): a text that is lost must not cost the position.
 //   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits without
 //     limit hides a mistake.
 //   - A Setup that fails: sarama's member stays in the group until Kafka misses it, and its partitions wait. Here it stays for

@@ -67,8 +67,8 @@ var (
 	// without them. It goes to Errors once for each opening of a partition; the log counts all.
 	ErrMetadataLost = offsets.ErrTextLost
 
-	// ErrPlanDiffers says that a BalanceStrategy, of which [FromStrategy] has made an allocation function, has planned otherwise for
-	// the same group. The members would disagree about who owns what, so the plan is not used.
+	// ErrPlanDiffers says that a BalanceStrategy, of which [FromStrategy] has made an allocation function, has planned otherwise
+	// for the same group. The members would disagree about who owns what, so the plan is not used.
 	ErrPlanDiffers = errors.New("the strategy's plan is not the same for the same group")
 
 	// ErrTopicInUse is returned by [Group.RemoveTopic] while a member asks for the topic by its name, or may. The text names the

@@ -73,8 +73,8 @@ type Options struct {
 	// Func is the allocation function of this member, AlsoFuncs are others that it can run, after Func in order of preference,
 	// for changing the function of a running group. The zero Func is [allocfn.Balanced], and then [allocfn.RoundRobin], which
 	// members of Python kiel run, is put behind AlsoFuncs. With a function that does not look at topics, such as
-	// [allocfn.CoPartitioned], all members need the same topics ([ErrTopicMismatch]). [FromStrategy] makes one of a strategy that was
-	// written for sarama; without Func a strategy of Config that is not sarama's own is an error of New.
+	// [allocfn.CoPartitioned], all members need the same topics ([ErrTopicMismatch]). [FromStrategy] makes one of a strategy that
+	// was written for sarama; without Func a strategy of Config that is not sarama's own is an error of New.
 	Func      allocfn.Func
 	AlsoFuncs []allocfn.Func
 	// PythonFunc is the ID of the function that members of Python kiel run; "" is "roundrobin/1".

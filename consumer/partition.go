@@ -102,10 +102,10 @@ func (p *Partition) Topic() string { return p.id.Topic }
 // ID returns the partition's number in its topic.
 func (p *Partition) ID() int32 { return p.id.ID }
 
-// InitialMetadata returns the text that is stored with the offset at which the partition starts: that of the mark with which an owner
-// before, of whatever process, has committed it, or what another program has stored with it. "" says that there is none, as where a policy or
-// a reset has chosen the start. If a mark or a reset in Setup has, it is the text that was given there. A text is what somebody has stored:
-// check it before you rely on it. It does not change while the partition is open.
+// InitialMetadata returns the text that is stored with the offset at which the partition starts: that of the mark with which an
+// owner before, of whatever process, has committed it, or what another program has stored with it. "" says that there is none, as
+// where a policy or a reset has chosen the start. If a mark or a reset in Setup has, it is the text that was given there. A text
+// is what somebody has stored: check it before you rely on it. It does not change while the partition is open.
 func (p *Partition) InitialMetadata() string { return p.text }
 
 // Token returns the fencing token: it grows with every change of the partition's owner. Give it to a store that can refuse an

@@ -23,10 +23,10 @@ const MaxMetadata = offsets.MaxText
 //	offset, metadata := partitionOffsetManager.NextOffset()
 //	text := consumer.MetadataText(metadata)
 //
-// For an offset that a member has stored it is the text that was given to the mark, without what the package has put before it; "" if none
-// was given or it was too long ([ErrMetadataLost]). Metadata of any other form, as other programs and sarama store them, are the text as they
-// are. MetadataText trusts nothing: it takes any text, allocates no copy, and takes time in proportion to its length. For the start position of an
-// open partition see [Partition.InitialMetadata].
+// For an offset that a member has stored it is the text that was given to the mark, without what the package has put before it;
+// "" if none was given or it was too long ([ErrMetadataLost]). Metadata of any other form, as other programs and sarama store
+// them, are the text as they are. MetadataText trusts nothing: it takes any text, allocates no copy, and takes time in proportion
+// to its length. For the start position of an open partition see [Partition.InitialMetadata].
 func MetadataText(metadata string) string { return offsets.TextOf(metadata) }
 
 // groupSession is the Session of one Consume call, which Setup and Cleanup are given. It calls the call's handler.

@@ -15,25 +15,25 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// FromStrategy makes an allocation function, for Options.Func, of a BalanceStrategy that a program has written for sarama. All members of the
-// group need it, with the same name. Every change of the strategy that changes a plan needs a new name, or a new Version of the Func
-// that is returned.
+// FromStrategy makes an allocation function, for Options.Func, of a BalanceStrategy that a program has written for sarama. All
+// members of the group need it, with the same name. Every change of the strategy that changes a plan needs a new name, or a new
+// Version of the Func that is returned.
 //
-// In a group of Kafka one member, the leader, calls Plan for all. Here each member calls it, and all must come to the same plan. So Plan must
-// depend on its arguments alone: not on what it has seen before, not on the order in which a map is ranged over, on chance, time or the
-// machine, nor on the order in which a member names its topics. That is checked as far as one process can. FromStrategy calls Plan some
-// hundreds of times, for groups that it makes up. Later, each computation calls it three times: for the group, for the group without one of
-// its members, of which it ignores the result, and for the group again, with maps that were filled in another order and topics in another
-// order. Plans that differ are [ErrPlanDiffers], of FromStrategy or of the computation. The members' mapping hashes show what
-// the check has missed (the alert KielMappingsDiffer).
+// In a group of Kafka one member, the leader, calls Plan for all. Here each member calls it, and all must come to the same plan.
+// So Plan must depend on its arguments alone: not on what it has seen before, not on the order in which a map is ranged over, on
+// chance, time or the machine, nor on the order in which a member names its topics. That is checked as far as one process can.
+// FromStrategy calls Plan some hundreds of times, for groups that it makes up. Later, each computation calls it three times: for
+// the group, for the group without one of its members, of which it ignores the result, and for the group again, with maps that
+// were filled in another order and topics in another order. Plans that differ are [ErrPlanDiffers], of FromStrategy or of the
+// computation. The members' mapping hashes show what the check has missed (the alert KielMappingsDiffer).
 //
-// Plan gets each member's topics, sorted, and its zone as RackID; of each topic the ids of the partitions in the group's set, sorted. A topic that
-// no member asks for is asked for by all. UserData, OwnedPartitions and a generation do not exist here: Config.Consumer.Group.Member.UserData is not
-// passed, and AssignmentData, SubscriptionUserData and OnAssignment are not called. Plan may change its arguments. One call of Plan runs at a time
-// for one FromStrategy.
+// Plan gets each member's topics, sorted, and its zone as RackID; of each topic the ids of the partitions in the group's set,
+// sorted. A topic that no member asks for is asked for by all. UserData, OwnedPartitions and a generation do not exist here:
+// Config.Consumer.Group.Member.UserData is not passed, and AssignmentData, SubscriptionUserData and OnAssignment are not called.
+// Plan may change its arguments. One call of Plan runs at a time for one FromStrategy.
 //
-// A plan that leaves a partition out, gives one twice, or names a member or a partition that Plan did not get is an error of the computation
-// that names it; then the member keeps the mapping that it has ([allocfn.Call]).
+// A plan that leaves a partition out, gives one twice, or names a member or a partition that Plan did not get is an error of the
+// computation that names it; then the member keeps the mapping that it has ([allocfn.Call]).
 func FromStrategy(name string, strategy sarama.BalanceStrategy) (allocfn.Func, error) {
 	if strategy == nil {
 		return allocfn.Func{}, failure("", "", errors.New("strategy is nil"))
@@ -96,15 +96,15 @@ func (p *planner) ignore(in allocfn.Input) {
 	_, _ = p.strategy.Plan(planArguments(in, false))
 }
 
-// The groups that try makes up, and how often it goes through them. A plan that ranges over a map of two members differs in one of eight
-// calls at least.
+// The groups that try makes up, and how often it goes through them. A plan that ranges over a map of two members differs in one
+// of eight calls at least.
 const (
 	tryMembers = 4
 	tryRounds  = 24
 )
 
-// try calls Plan for groups that it makes up, and returns an ErrPlanDiffers if a plan is not always the same. Other errors and panics are
-// ignored: the strategy may refuse members and topics that it does not know.
+// try calls Plan for groups that it makes up, and returns an ErrPlanDiffers if a plan is not always the same. Other errors and
+// panics are ignored: the strategy may refuse members and topics that it does not know.
 func (p *planner) try() error {
 	plans := map[int]allocfn.Assignment{}
 	for range tryRounds {
@@ -198,8 +198,8 @@ func ordered[T any](list []T, backwards bool) []T {
 	return list
 }
 
-// checkStrategies adds a fault for each strategy of Config, which may be nil, that is not sarama's own: it would divide otherwise than this
-// group does.
+// checkStrategies adds a fault for each strategy of Config, which may be nil, that is not sarama's own: it would divide otherwise
+// than this group does.
 func (f *faults) checkStrategies(config *sarama.Config) {
 	if config == nil {
 		return

@@ -32,6 +32,7 @@ func (c *custom) Name() string { return c.name }
 func (c *custom) Plan(members map[string]sarama.ConsumerGroupMemberMetadata, topics map[string][]int32) (sarama.BalanceStrategyPlan, error) {
 	return c.plan(members, topics)
 }
+
 func (*custom) AssignmentData(string, map[string][]int32, int32) ([]byte, error) {
 	panic("not called")
 }
@@ -81,7 +82,8 @@ func itemsOf(topic string, n int) (items []string) {
 	return items
 }
 
-// Plan is given what sarama's leader gives to it: the topics of members, and the partitions of topics in the order of their numbers.
+// Plan is given what sarama's leader gives to it: the topics of members, and the partitions of topics in the order of their
+// numbers.
 func TestWhatPlanIsGiven(t *testing.T) {
 	var members []planMembers
 	var topics []planTopics
@@ -145,8 +147,8 @@ func TestWhatPlanIsGiven(t *testing.T) {
 	}
 }
 
-// Of sarama's strategies range and round robin depend on their arguments alone, and range here is Kafka's. The sticky ones plan by chance what
-// no UserData says: the others get one leader's plan.
+// sarama's range and round robin depend on their arguments alone, and range here is Kafka's. The sticky ones plan by chance what
+// no UserData says, which does no harm where one leader plans for all.
 func TestFromStrategyOfSaramas(t *testing.T) {
 	in := groupOf("abcd", slices.Concat(itemsOf("t", 13), itemsOf("u", 13), itemsOf("v", 3))...)
 	for _, s := range []sarama.BalanceStrategy{
@@ -273,7 +275,7 @@ func TestPlanThatDiffersLater(t *testing.T) {
 	}
 }
 
-// What Plan returns is checked, and so is what it does.
+// A plan that is wrong, and a Plan that fails, are errors of the computation.
 func TestPlansThatAreWrong(t *testing.T) {
 	members, set := "ab", []string{"t:0", "t:1"}
 	for name, test := range map[string]struct {

@@ -86,7 +86,8 @@ func (m commitMetadata) withIDs(b []byte) (commitMetadata, bool) {
 	return m, true
 }
 
-// TextOf returns the text of a mark from the metadata of a commit: all of it if another program has written them. It takes any text.
+// TextOf returns the text of a mark from the metadata of a commit: all of it if another program has written them. It takes any
+// text.
 func TextOf(metadata string) string {
 	m, _ := parseMetadata(metadata)
 	return m.text
