@@ -90,7 +90,7 @@ var (
 	// fuzzed are fuzz tests of what servers and other members send, and of what must hold for any group.
 	fuzzed = []string{
 		"./session.FuzzConnectReply", "./session.FuzzFrames", "./sharedset.FuzzDecode", "./internal/zones.FuzzDecode",
-		"./allocator.FuzzRecord", "./allocfn.FuzzTopicBalanced",
+		"./allocator.FuzzRecord", "./consumer/internal/offsets.FuzzTextOf", "./allocfn.FuzzTopicBalanced",
 	}
 )
 
