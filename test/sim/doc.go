@@ -5,8 +5,8 @@
 //
 // A run is one group in one testing/synctest bubble: members with real sessions, the real go-zookeeper, allocators and ownership,
 // on zktest's servers and virtual network, and handlers that read from a small model of Kafka. Some runs have Groups of package
-// consumer instead, on kfake: some members Consume, some of them with a goroutine beside ConsumeClaim that receives, others Run and
-// mark each message, others Run and work on several messages at a time. Time is virtual: a day takes seconds. What is done to the group, the plan, is made of a seed before the run begins:
+// consumer instead, on kfake: some members Consume, others Run and mark each message, others Run and work on several messages at
+// a time. Time is virtual: a day takes seconds. What is done to the group, the plan, is made of a seed before the run begins:
 // phases, each some calm and then a burst of faults, or one fault alone (a drill) with a bound of its own. After each phase the
 // group must become well by itself. A third of the groups have several topics, and members that ask for some of them and come
 // back with other lists. In half of these some members ask by patterns.
@@ -37,7 +37,7 @@
 //	world_test.go    a run: servers, members, phases; when a group is well: well_test.go; what becomes of processes that
 //	                 end: supervise_test.go
 //	process_test.go  a member's process; its handler: handler_test.go; its clock: clock_test.go
-//	group_test.go    the same with package consumer and kfake; its handlers: grouphandler_test.go, aheadhandler_test.go
+//	group_test.go    the same with package consumer and kfake; its handlers: grouphandler_test.go
 //	monitor_test.go  the invariants, of claims in monitor_claims_test.go and of offsets in monitor_offsets_test.go; what
 //	                 is different for Groups: groupmonitor_test.go; who may trust a claim that has gone: excuses_test.go
 //	topics_test.go   members whose lists of topics differ and change

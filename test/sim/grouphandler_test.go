@@ -15,24 +15,17 @@ import (
 type api int
 
 const (
-	saramaAhead api = iota // Consume, with a handler that receives in a goroutine beside ConsumeClaim
-	plainMark              // Run, with a handler that marks one message after the other
-	saramaAPI              // Consume, with a handler of sarama's kind
-	plainDone              // Run, with a handler that works on several messages at a time and finishes them in another order
+	saramaAPI api = iota // Consume, with a handler of sarama's kind
+	plainMark            // Run, with a handler that marks one message after the other
+	plainDone            // Run, with a handler that works on several messages at a time and finishes them in another order
 )
 
 func (a api) String() string {
-	return [...]string{
-		"group: handler of Consume receives ahead", "group: handler of Run marks", "group: handler of Consume",
-		"group: handler of Run works concurrently",
-	}[a]
+	return [...]string{"group: handler of Consume", "group: handler of Run marks", "group: handler of Run works concurrently"}[a]
 }
 
-// api returns what the process's Group uses. The seed and the slot decide: three members of a group use at least two, five use all four.
-func (p *process) api() api {
-	all := [...]api{saramaAhead, plainMark, saramaAhead, saramaAPI, plainDone}
-	return all[(p.w.plan.Seed/3+uint64(p.slot))%uint64(len(all))]
-}
+// api returns what the process's Group uses. The seed and the slot decide: three members of a group use all three.
+func (p *process) api() api { return api((p.w.plan.Seed/3 + uint64(p.slot)) % 3) }
 
 // reopens returns the process's Options.ReopenPartition. Half of the members of a group have it.
 func (p *process) reopens() bool { return (p.w.plan.Seed/7+uint64(p.slot))%2 == 1 }
@@ -50,8 +43,6 @@ func (p *process) consumeOnce(ctx context.Context) error {
 		return p.group.Run(ctx, p.asked(), p.markEach)
 	case plainDone:
 		return p.group.Run(ctx, p.asked(), p.workConcurrently)
-	case saramaAhead:
-		return p.group.Consume(ctx, p.asked(), aheadHandler{groupHandler{p}})
 	default:
 		return p.group.Consume(ctx, p.asked(), groupHandler{p})
 	}
@@ -62,11 +53,6 @@ func (p *process) attend() (ok bool, err error) {
 	if d := p.slowness(); d > 0 {
 		time.Sleep(d)
 	}
-	return p.hurry()
-}
-
-// hurry is attend of a handler that takes no longer for a message than it must.
-func (p *process) hurry() (ok bool, err error) {
 	if panics, returns := p.mood(); panics {
 		panic("simulated")
 	} else if returns {
@@ -124,12 +110,8 @@ func (p *process) markEach(_ context.Context, part *consumer.Partition) error {
 func (p *process) work(c claim, messages iter.Seq[*sarama.ConsumerMessage], mark func(*sarama.ConsumerMessage)) error {
 	t := p.w.mon.enter(p, c)
 	defer p.w.mon.exit(p, c)
-	attend := p.attend
 	for m := range messages {
-		if a, ok := c.(*ahead); ok && a.isTold() {
-			attend = p.hurry // there are more messages to finish than one
-		}
-		if ok, err := attend(); !ok {
+		if ok, err := p.attend(); !ok {
 			return err
 		}
 		if t != nil {

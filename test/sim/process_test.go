@@ -46,17 +46,16 @@ type process struct {
 	dead chan struct{} // it was killed: nothing that it does happens
 
 	mu      sync.Mutex
-	server  string                // the address that it dialed last
-	leaving time.Time             // when it was told to
-	killed  bool                  // dead is closed
-	pause   chan struct{}         // not nil while the process stands still; closed when it goes on
-	inHand  bool                  // it stood still between asking and doing
-	slow    time.Duration         // handlers take this long for a message
-	stuck   chan struct{}         // not nil while handlers don't return
-	hung    bool                  // they did not for a while
-	panics  int                   // so many messages make a handler panic
-	returns int                   // so many make it return
-	revoked map[int]chan struct{} // by partition: see told
+	server  string        // the address that it dialed last
+	leaving time.Time     // when it was told to
+	killed  bool          // dead is closed
+	pause   chan struct{} // not nil while the process stands still; closed when it goes on
+	inHand  bool          // it stood still between asking and doing
+	slow    time.Duration // handlers take this long for a message
+	stuck   chan struct{} // not nil while handlers don't return
+	hung    bool          // they did not for a while
+	panics  int           // so many messages make a handler panic
+	returns int           // so many make it return
 }
 
 // dial connects to a server. A process that leaves a server in trouble for another has been in trouble until now.
@@ -269,7 +268,6 @@ func (p *process) stop(inHand bool) {
 	}
 	p.client.Freeze()
 	if p.group != nil {
-		p.hung = p.hung || p.api() == saramaAhead // it has messages in hand, and timers go on
 		p.w.brokers.cut(p)
 	}
 }
