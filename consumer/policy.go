@@ -121,11 +121,11 @@ func (o *opening) begin(ctx context.Context) (start, error) {
 	return s, err
 }
 
-// beginning returns what the offsets of the topic's partitions say of the group's beginning on the topic. With Fence and Earliest it asks for none: one
-// that a transaction is about to store would hold this partition up.
+// beginning returns what the offsets of the topic's partitions say of the group's beginning on the topic. With Fence and Earliest it asks
+// for none, since one that a transaction is about to store would hold this partition up, and takes the group for new.
 func (o *opening) beginning(ctx context.Context) (offsets.Beginning, error) {
 	if o.isFenced() && o.member.policy.from == Earliest {
-		return offsets.Beginning{Stored: true}, nil
+		return offsets.Beginning{}, nil
 	}
 	return o.member.reader.Beginning(ctx, offsets.Topic{
 		Name: o.tp.Topic, ID: o.topicID, Cluster: offsets.ClusterID(o.member.cluster), Partitions: o.member.catalog.IDs(o.tp.Topic),
