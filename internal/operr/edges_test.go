@@ -54,7 +54,7 @@ func TestEdgesOfPureFunctions(t *testing.T) {
 	operrtest.Once(t, only(counter.New(s, "x", counter.Options[int64]{})), "counter", `path "x"`)
 	operrtest.Once(t, only(election.New(s, "x", election.Options{})), "election", `path "x"`)
 	operrtest.Once(t, only(partitioner.New(s, "x", nil, partitioner.Options{})), "partitioner", `path "x"`)
-	operrtest.Once(t, only(allocator.New(s, "a/b", "m", allocator.Options{Zone: "\n"})), "allocator", `group "a/b"`, "option Zone")
+	operrtest.Once(t, only(allocator.New(s, "a\xff", "m", allocator.Options{Zone: "\n"})), "allocator", `group "a\xff"`, "option Zone")
 	operrtest.Once(t, only(allocator.New(s, "g", "m", allocator.Options{PythonFunc: "f/x", Func: allocfn.Func{Name: "f"}})),
 		"allocator", "option PythonFunc", "option Func:", "f has no Assign")
 }
@@ -105,6 +105,6 @@ func TestEdgesOfOperations(t *testing.T) {
 		operrtest.Once(t, a.Ready(ctx), "allocator", "wait until ready", "enough")
 		operrtest.Once(t, a.Rebalance(ctx), "allocator", "rebalance", "enough")
 		operrtest.Once(t, only(allocator.Inspect(w.Context(), s, "none")), "allocator", "inspect group", `"none"`)
-		operrtest.Once(t, only(allocator.Inspect(w.Context(), s, "a/b")), "allocator", "inspect", `group "a/b"`)
+		operrtest.Once(t, only(allocator.Inspect(w.Context(), s, "a\xff")), "allocator", "inspect", `group "a\xff"`)
 	})
 }
