@@ -10,6 +10,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/session"
 )
@@ -81,10 +82,14 @@ func (b *Backend) group(kind Kind, topic, name string, log *slog.Logger, kafka, 
 	if !kind.isOurs() {
 		return sarama.NewConsumerGroup(b.Brokers, topic, config)
 	}
-	return consumer.NewGroup(b.ZooKeeper, b.Brokers, topic, consumer.Options{
+	opts := consumer.Options{
 		Name: name, Config: config, Logger: log, StopTimeout: b.SessionTimeout,
 		Session: session.Options{Dial: zk.DialContext, Timeout: b.SessionTimeout, MinSessionTimeout: b.SessionTimeout / 2},
-	})
+	}
+	if s := config.Consumer.Group.Rebalance.Strategy; s != nil && s.Name() == "copartition" { // goka's own
+		opts.Func = allocfn.CoPartitioned()
+	}
+	return consumer.NewGroup(b.ZooKeeper, b.Brokers, topic, opts)
 }
 
 // link is the connections of one member to one kind of server.
