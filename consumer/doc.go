@@ -230,6 +230,9 @@
 //     process that was stopped for longer than its trust lasts, the handler may receive some of them before the channel is
 //     emptied. Ask Claim.Trusted or Session.Trusted before each effect on the outside, or use Run.
 //
+//   - A graceful hand-over of a full channel may repeat one message: the one that the handler receives in the microseconds in which
+//     the channel is emptied. Run has no channel, and repeats none.
+//
 // # Differences from a group of sarama
 //
 // Each item says first what sarama does, and then what happens here, with the reason. A test compares this list with what
@@ -291,9 +294,9 @@
 //     without any offset on the topic. Otherwise such a partition starts at its first message, whether the topic got it later or its
 //     offset was deleted or has expired: what came while the group was at work is not skipped.
 //   - Positions that Kafka does not have: sarama continues where Offsets.Initial says, without an error, and keeps a stored
-//     offset beyond the end; with ResetInvalidOffsets false the session ends. Here it continues at the first message that there is, or at the
-//     end if the position is beyond it and Options.From is Latest. The reset is reported (ErrOffsetReset) and committed; with
-//     ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
+//     offset beyond the end; with ResetInvalidOffsets false the session ends. Here it continues at the first message that there
+//     is, or at the end if the position is beyond it and Options.From is Latest. The reset is reported (ErrOffsetReset) and
+//     committed; with ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
 //   - Deleted topics: sarama's session ends, and Consume returns an error sooner or later. Here the topic is reported
 //     (ErrTopicMissing), and its partitions wait for it to be created again; other topics go on.
 //   - Lost memberships: When Kafka forgets a member, sarama's session ends, and Consume returns nil; the next call joins again. So
@@ -317,8 +320,8 @@
 //     is revoked or lost: it may be another member's by then.
 //
 // docs/sarama-config.md says what becomes of each field of Config. The default of some means something else here:
-// Group.Rebalance.GroupStrategies says only which kind of sessions Consume has: [allocfn.Balanced] divides; timeouts of Net are 10 s at most; topics are refreshed once a minute at least, and never
-// created. Other fields that are set and not honoured, such as Consumer.Group.InstanceId and Session.Timeout, are named in one
+// Group.Rebalance.GroupStrategies says only which kind of sessions Consume has: [allocfn.Balanced] divides; timeouts of Net are 10 s
+// at most; topics are refreshed once a minute at least, and never created. Other fields that are set and not honoured, such as Consumer.Group.InstanceId and Session.Timeout, are named in one
 // warning that New, NewGroup and NewFromClient log, with what to use instead.
 //
 // # Metrics

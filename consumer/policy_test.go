@@ -149,7 +149,7 @@ func TestTheGroupBeginsBeforeTheEndIsRead(t *testing.T) {
 	})
 }
 
-// What commits say of the group's beginning outlasts a change of the owner, until it is old.
+// The group's beginning stays in commits across a change of the owner, until it is old.
 func TestBeginningOutlastsTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := tp("t", 0)

@@ -141,7 +141,7 @@ type Input struct {
 	Kind Kind  // of Consume
 }
 
-// What says what has happened.
+// What is the kind of an Input.
 type What uint8
 
 // The inputs.
