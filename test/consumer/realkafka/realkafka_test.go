@@ -50,7 +50,8 @@ type rig struct {
 	topics   []string             // that members which are made consume; nil is topic
 	text     string               // with which members that are made mark messages
 
-	processed func(*sarama.ConsumerMessage) // by members that are made; nil for none
+	processed func(*sarama.ConsumerMessage)             // by members that are made; nil for none
+	handler   func(*member) sarama.ConsumerGroupHandler // of members that are made; nil is the member itself
 
 	construct func(zk *session.Session, opts consumer.Options) (*consumer.Group, error) // of members that are made; nil is New
 }
@@ -171,6 +172,10 @@ func (r *rig) memberIn(name, zone string) *member {
 	})
 	consume, stop := context.WithCancel(context.Background())
 	m.stop = stop
+	var h sarama.ConsumerGroupHandler = m
+	if r.handler != nil {
+		h = r.handler(m)
+	}
 	topics := r.topics
 	if topics == nil {
 		topics = []string{topic}
@@ -178,7 +183,7 @@ func (r *rig) memberIn(name, zone string) *member {
 	go func() {
 		var err error
 		for err == nil && consume.Err() == nil { // a call ends when the member's partitions change
-			err = g.Consume(consume, topics, m)
+			err = g.Consume(consume, topics, h)
 		}
 		if errors.Is(err, context.Canceled) {
 			err = nil // stopped before the call
