@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 // askPause is the least time between two requests to the user's client to look for brokers.
@@ -39,6 +40,25 @@ func (b *bootstrap) list() []string {
 	}
 	return slices.Clone(b.addresses)
 }
+
+// isClosed returns whether the user's client was closed.
+func (b *bootstrap) isClosed() bool { return b.client != nil && b.client.Closed() }
+
+// clientPause is how often a member looks whether the user's client was closed. That is no request.
+const clientPause = time.Second
+
+// watchClient makes the member leave when the user's client is closed, until ctx ends.
+func (m *membership) watchClient(ctx context.Context) {
+	for m.group.brokers.client != nil && pause.Sleep(ctx, clientPause) == nil {
+		if m.group.brokers.isClosed() {
+			m.leave(errClientClosed)
+			return
+		}
+	}
+}
+
+// errClientClosed says that the user has closed the client of NewFromClient. It ends the call.
+var errClientClosed = failure("", "", sarama.ErrClosedClient)
 
 // renew returns addresses that are not those of last, or nil if there are none. It has the user's client look for brokers first,
 // unless that was done just now. It waits for the client's answer until life ends, for kafkaconn.MaxControlWait at most.

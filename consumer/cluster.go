@@ -121,10 +121,14 @@ func (m *membership) checkCluster() {
 	}
 }
 
-// clusterFault returns the clusterChangedError for which the member has left, or nil.
+// clusterFault returns the clusterChangedError for which the member has left, or the errClientClosed, or nil.
 func (m *membership) clusterFault() error {
-	if e, ok := errors.AsType[*clusterChangedError](context.Cause(m.ctx)); ok {
+	why := context.Cause(m.ctx)
+	if e, ok := errors.AsType[*clusterChangedError](why); ok {
 		return failure("", "", e)
+	}
+	if errors.Is(why, errClientClosed) {
+		return errClientClosed
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ func (f *kafkaFetcher) open(ctx context.Context, p kiel.Partition, offset int64,
 		s.Close()
 		return nil, err
 	}
+	s.CheckEnd(ctx, endWait) // handlers read it first of all
 	return s, nil
 }
 

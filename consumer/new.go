@@ -80,9 +80,12 @@ func newWith(s *session.Session, b *bootstrap, group string, opts Options) (*Gro
 // be nil, and connects first to the brokers that the client knows. The Group makes connections of its own, because it aborts
 // connections at times. It never closes client. When none of the brokers that the Group knows answers, it has client look for the
 // group's coordinator, once in 5 s at most, and connects to the brokers that client knows then: so it finds brokers that have all
-// moved to other addresses. A program may close client before the Group; then the Group keeps the brokers that client knew last.
-// Close waits for client to have looked for the coordinator, for 50 ms at most. When no broker answers, client may go on after Close for
-// as long as its own timeouts and retries allow.
+// moved to other addresses. Close waits for client to have looked for the coordinator, for 50 ms at most. When no broker answers,
+// client may go on after Close for as long as its own timeouts and retries allow.
+//
+// When the program closes client before the Group, the member leaves in order, within a second, and the running call of Consume or
+// Run returns sarama.ErrClosedClient, as do all later calls, like those of a group of sarama.
+//
 // For a closed client the error is sarama.ErrClosedClient. A client that has not asked Kafka for anything yet begins to connect to
 // one of its brokers; NewFromClient does not wait for that.
 func NewFromClient(s *session.Session, client sarama.Client, group string, opts Options) (*Group, error) {

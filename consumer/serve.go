@@ -52,6 +52,9 @@ func (g *Group) join(ctx context.Context, topics *topiclist.List, kind sessions.
 			return nil, m.err
 		}
 	}
+	if g.brokers.isClosed() {
+		return nil, errClientClosed
+	}
 	if g.awaitAbandoned(ctx); ctx.Err() != nil {
 		return nil, errNotJoined
 	}

@@ -1,6 +1,9 @@
 package fetch
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 const (
 	// endAge is how old the end of a partition may be before a question about it has it read again.
@@ -86,16 +89,65 @@ func (f *Fetcher) readEnds(topics map[string][]int32, began time.Time) {
 	f.mu.Lock()
 	defer f.unlock()
 	now, pause := time.Now(), endAge
-	for topic, ends := range found {
-		for id, end := range ends {
-			pause = endsPause
-			if p := f.open[key{topic, id}]; p != nil && p.endAt.Before(began) { // else a later answer has it
-				p.listed, p.listedAt = end, now
-			}
-		}
+	if f.storeEnds(found, began, now) {
+		pause = endsPause
 	}
 	close(f.ends.reading)
 	f.ends.reading, f.ends.again = nil, now.Add(pause)
+}
+
+// storeEnds stores ends that were asked for at began, and returns whether there are any. The fetcher's mu is held.
+func (f *Fetcher) storeEnds(found map[string]map[int32]int64, began, now time.Time) (any bool) {
+	for topic, ends := range found {
+		for id, end := range ends {
+			any = true
+			if p := f.open[key{topic, id}]; p != nil && !p.endAt.After(began) { // else a later answer has it
+				p.listed, p.listedAt = end, now
+				if !now.After(p.endAt) { // in one instant of a coarse clock
+					p.listedAt = p.endAt.Add(1)
+				}
+			}
+		}
+	}
+	return any
+}
+
+// CheckEnd has the end read if the answer to the first fetch says that the log is empty, or ends before the position. A leader that
+// does not know its high watermark yet says so, too; it does not answer to a question about the end then (KIP-207), which is asked
+// twice. CheckEnd waits for wait at most.
+func (p *Partition) CheckEnd(ctx context.Context, wait time.Duration) {
+	read := p.recheck()
+	if read == nil {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-read:
+	case <-p.done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// recheck starts to read the end of a log that seems too short, and returns a channel that is closed when that has ended; nil if the log
+// does not.
+func (p *Partition) recheck() <-chan struct{} {
+	f := p.of
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.running || p.closed || p.err != nil || p.end >= max(p.position, 1) {
+		return nil
+	}
+	read, began := make(chan struct{}), time.Now()
+	f.all.Go(func() {
+		defer close(read)
+		found := f.cluster.Ends(map[string][]int32{p.topic: {p.id}})
+		f.mu.Lock()
+		defer f.unlock()
+		f.storeEnds(found, began, time.Now())
+	})
+	return read
 }
 
 // newestEnd returns the offset after the last readable message, by the newest answer of any kind. Fetching goes by its own answers
