@@ -33,6 +33,7 @@ type Group struct {
 	report     *reporting.Reporter // for all memberships
 	log        *errlog.Log         // report's
 	pauses     pauses
+	seen       seenTopics
 	joined     atomic.Bool // whether a membership has joined; then ZooKeeper's refusals end no call
 	reach      kafkaconn.Reach
 

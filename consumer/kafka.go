@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/topics"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
 )
 
@@ -126,6 +127,31 @@ func (k *kafka) describe(names []string) (map[string]topics.Info, error) {
 	}
 	k.cluster.answered(resp.ClusterID)
 	return topics.Infos(resp), nil
+}
+
+// create has Kafka create topics. It returns what a broker refuses; a broker that creates no topics answers as one that is about to. It
+// blocks.
+func (k *kafka) create(names []string) error {
+	broker := k.client.LeastLoadedBroker()
+	if broker == nil {
+		return sarama.ErrOutOfBrokers
+	}
+	req := sarama.NewMetadataRequest(k.client.Config().Version, names)
+	req.AllowAutoTopicCreation = true
+	resp, err := broker.GetMetadata(req)
+	if err != nil {
+		_ = broker.Close()
+		return err
+	}
+	var errs []error
+	for _, t := range resp.Topics {
+		switch t.Err {
+		case sarama.ErrNoError, sarama.ErrLeaderNotAvailable, sarama.ErrUnknownTopicOrPartition:
+		default:
+			errs = append(errs, operr.New("", "create topic", t.Name, t.Err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // leaderPending returns whether err says that a partition's leader is not known or not ready, which may change until the next

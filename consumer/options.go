@@ -253,6 +253,11 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	}, nil
 }
 
+// createsTopics returns whether the user's Config has Kafka create topics that do not exist.
+func (s *settings) createsTopics() bool {
+	return s.Config != nil && s.config.Metadata.AllowAutoTopicCreation
+}
+
 // kind returns the kind of sessions that Consume has.
 func (s *settings) kind() sessions.Kind {
 	return sessions.Kind{Eager: s.eager, Hold: !s.autoCommit && s.Fence == nil}

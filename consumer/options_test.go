@@ -151,6 +151,9 @@ func TestDefaults(t *testing.T) {
 	if set.RebalanceTimeout != 5*time.Second || set.CommitInterval != 3*time.Second {
 		t.Errorf("the configuration's timeouts are not used: %v %v", set.RebalanceTimeout, set.CommitInterval)
 	}
+	if none, _ := newSettings([]string{"a:1"}, "g", Options{}); none.createsTopics() || !set.createsTopics() {
+		t.Error("topics are created without a Config, or not with one")
+	}
 	if Earliest.String() != "earliest" || Latest.String() != "latest" || From(0).String() != "not set" || From(9).String() != "From(9)" {
 		t.Error("names of From")
 	}

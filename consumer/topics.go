@@ -10,9 +10,11 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/consumer/internal/topics"
+	"github.com/kielgo/kiel/internal/pause"
 )
 
 // newCatalog returns the catalog of the member's topics.
@@ -32,13 +34,73 @@ func (m *membership) newCatalog(k *kafka) *topics.Catalog {
 
 // firstLook asks Kafka for the topics, and for the cluster's id, before the member joins.
 func (m *membership) firstLook(ctx context.Context) error {
-	if err := m.catalog.Look(ctx); err != nil {
+	err := m.catalog.Look(ctx)
+	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+		err = m.lookAndCreate(ctx, err)
+	}
+	if err != nil {
 		return err
 	}
+	m.group.seen.add(m.topics.Names)
 	if len(m.catalog.Partitions()) == 0 {
 		m.log.WarnContext(ctx, "no topic matches the patterns, waiting for one", "topics", m.topics.Entries)
 	}
 	return m.learnCluster(ctx)
+}
+
+// lookAndCreate has Kafka create topics that do not exist, as a program's Config says, and looks again. It does so only for topics
+// that the Group has never seen: one that was deleted stays deleted. failed is the error of the look before, which it returns if
+// there is nothing to create. Brokers that do not create topics do not say so; lookAndCreate gives up as sarama does.
+func (m *membership) lookAndCreate(ctx context.Context, failed error) error {
+	retry := m.group.settings.config.Metadata.Retry
+	known := m.catalog.Partitions()
+	names := slices.DeleteFunc(slices.Clone(m.topics.Names), func(topic string) bool {
+		_, ok := known[topic]
+		return ok || m.group.seen.has(topic)
+	})
+	if !m.group.settings.createsTopics() || len(names) == 0 {
+		return failed
+	}
+	_, err := kafkaconn.Run(ctx, &m.kafka.do, func() (struct{}, error) { return struct{}{}, m.kafka.create(names) }, nil)
+	if err != nil {
+		m.log.WarnContext(ctx, "topics could not be created", "topics", names, "error", err)
+		return failed
+	}
+	for range retry.Max {
+		if failed = m.catalog.Look(ctx); !errors.Is(failed, sarama.ErrUnknownTopicOrPartition) {
+			break
+		}
+		if err := pause.Sleep(ctx, retry.Backoff); err != nil {
+			return err
+		}
+	}
+	if failed == nil {
+		m.log.InfoContext(ctx, "topics did not exist, and Kafka has created them", "topics", names)
+	}
+	return failed
+}
+
+// seenTopics are the topics that a Group has found in Kafka by their names.
+type seenTopics struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+func (s *seenTopics) add(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.names == nil {
+		s.names = map[string]bool{}
+	}
+	for _, name := range names {
+		s.names[name] = true
+	}
+}
+
+func (s *seenTopics) has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[name]
 }
 
 // watcher returns the watcher of the member's topics. After each question to Kafka it closes the partitions of topics that were

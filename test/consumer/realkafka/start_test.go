@@ -21,7 +21,7 @@ func byDefault() *sarama.Config {
 }
 
 // theirs is a member of a group of sarama, with byDefault, until stop is called.
-func (r *rig) theirs(group string) (m *member, stop func()) {
+func (r *rig) theirs(group string, topics ...string) (m *member, stop func()) {
 	r.t.Helper()
 	g, err := sarama.NewConsumerGroup(r.brokers, group, byDefault())
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *rig) theirs(group string) (m *member, stop func()) {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if err := g.Consume(ctx, []string{topic}, m); err != nil && !errors.Is(err, context.Canceled) {
+			if err := g.Consume(ctx, topics, m); err != nil && !errors.Is(err, context.Canceled) {
 				r.t.Errorf("sarama: %v", err)
 				return
 			}
@@ -63,7 +63,7 @@ func TestNewGroupBesideSarama(t *testing.T) {
 		r := newRig(t, servers.KafkaOptions{Version: version}, n)
 		r.config = byDefault()
 		r.produce(10, ids(n)...)
-		theirs, stop := r.theirs("theirs")
+		theirs, stop := r.theirs("theirs", topic)
 		defer stop()
 		a, b := r.member("a"), r.member("b")
 		until(t, "all partitions are open", func() bool {
@@ -152,4 +152,20 @@ func TestHighWaterMarkAtStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A topic that does not exist is created as with sarama.
+func TestTopicIsCreatedBesideSarama(t *testing.T) {
+	longer(t, func(t *testing.T, version string) {
+		r := newRig(t, servers.KafkaOptions{Version: version, Config: map[string]string{"auto.create.topics.enable": "true", "num.partitions": "3"}}, 1)
+		theirs, stop := r.theirs("theirs", "made-by-sarama")
+		defer stop()
+		r.topics = []string{topic, "made-here"}
+		a := r.member("a")
+		until(t, "both are open", func() bool { return theirs.open.Load() == 3 && a.open.Load() == 1+3 })
+		a.leave()
+		if errs := a.errors(); len(errs) > 0 {
+			t.Errorf("errors: %v", errs)
+		}
+	})
 }
