@@ -58,7 +58,7 @@ func strategiesOf(c *sarama.Config) []sarama.BalanceStrategy {
 }
 
 // warnConfig logs one warning that names the fields of the configuration that are set and are not honoured.
-func warnConfig(log *slog.Logger, config *sarama.Config, from From) {
+func warnConfig(log *slog.Logger, config *sarama.Config, from policy) {
 	if fields := unhonoured(config, from); len(fields) > 0 {
 		log.Warn("fields of sarama's Config are not honoured", "fields", strings.Join(fields, "; "), "see", configPage)
 	}
@@ -74,7 +74,7 @@ func (n *notHonoured) note(field string, value any, instead string) {
 }
 
 // unhonoured returns the fields of c that are set and not honoured.
-func unhonoured(c *sarama.Config, from From) []string {
+func unhonoured(c *sarama.Config, from policy) []string {
 	var n notHonoured
 	d := sarama.NewConfig()
 	n.network(c, d)
@@ -159,12 +159,12 @@ func (n *notHonoured) reading(c, d *sarama.Config) {
 		"a slow handler holds up no other partition, however slow it is")
 }
 
-func (n *notHonoured) offsets(c, d *sarama.Config, from From) {
+func (n *notHonoured) offsets(c, d *sarama.Config, from policy) {
 	o, was := &c.Consumer.Offsets, &d.Consumer.Offsets
 	duration(n, "Consumer.Offsets.CommitInterval", o.CommitInterval, was.CommitInterval, false,
 		"sarama ignores it too; use Consumer.Offsets.AutoCommit.Interval or Options.CommitInterval")
-	if o.Initial != was.Initial && from == Latest {
-		n.note("Consumer.Offsets.Initial", o.Initial, "Options.From says where a new group starts, here "+from.String())
+	if o.Initial != was.Initial && from.from == Latest {
+		n.note("Consumer.Offsets.Initial", o.Initial, from.option+" says where a new group starts, here "+from.String())
 	}
 	duration(n, "Consumer.Offsets.Retention", o.Retention, was.Retention, !c.Version.IsAtLeast(sarama.V2_1_0_0),
 		"Kafka looks at it only if Version is older than 2.1; use its offsets.retention.minutes")

@@ -216,7 +216,7 @@ func TestConfigPageAgreesWithWarning(t *testing.T) {
 		config := sarama.NewConfig()
 		v := reflect.ValueOf(config).Elem().FieldByIndex(index)
 		v.Set(otherValue(t, r.field, v).Convert(v.Type()))
-		got := unhonoured(config, Earliest)
+		got := unhonoured(config, policy{from: Earliest})
 		if r.here != named && r.here != bounded {
 			if len(got) > 0 {
 				t.Errorf("%s is %s, and the warning names %q", r.field, r.here, got)
@@ -239,7 +239,7 @@ func TestWarningSeparatesFields(t *testing.T) {
 	config := sarama.NewConfig()
 	config.Consumer.Group.InstanceId = "a"
 	config.Consumer.Retry.Max = 7
-	fields := unhonoured(config, Earliest)
+	fields := unhonoured(config, policy{from: Earliest})
 	if logs := newWarned(t, Options{Config: config}); len(fields) != 2 || strings.Count(logs, "; Consumer.") != 1 {
 		t.Errorf("%d fields are not honoured, New logged %s", len(fields), logs)
 	}
@@ -272,7 +272,7 @@ func TestConfigWithinBounds(t *testing.T) {
 	if logs := newWarned(t, Options{Config: config}); logs != "" {
 		t.Errorf("New logged %s", logs)
 	}
-	if got := unhonoured(config, Latest); len(got) != 1 || !strings.HasPrefix(got[0], "Consumer.Offsets.Initial=-2: ") {
+	if got := unhonoured(config, policy{from: Latest, option: "Options.From"}); len(got) != 1 || !strings.HasPrefix(got[0], "Consumer.Offsets.Initial=-2: ") {
 		t.Errorf("OffsetOldest with From Latest: %q", got)
 	}
 	if logs := newWarned(t, Options{}); logs != "" {

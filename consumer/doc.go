@@ -110,7 +110,7 @@
 // # Where a group starts
 //
 // A partition starts at the offset that the group has committed. A new group, which has none on the topic, starts where
-// [Options].From says; without it, where Consumer.Offsets.Initial of Config says, which is the end unless changed; and without a Config
+// [Options].From or FromTime says; without them, where Consumer.Offsets.Initial of Config says, which is the end unless changed; and without a Config
 // at the first message. So a Config that is given for TLS alone makes a new group skip the messages that are there: set From to
 // Earliest if it is to read them. One line of each member says where a new group starts and which option said so; it is a
 // warning, with the number of offsets, if messages are skipped.

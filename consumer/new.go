@@ -135,7 +135,7 @@ func newGroup(s *session.Session, b *bootstrap, group string, set settings) (*Gr
 		keeper.Close()
 		return nil, failure("", "", err)
 	}
-	warnConfig(set.log, set.config, set.From)
+	warnConfig(set.log, set.config, set.policy)
 	return g, nil
 }
 

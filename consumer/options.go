@@ -70,6 +70,10 @@ type Options struct {
 	// changed: a new group then skips the messages that are there, and a warning says so. Without a Config, too, it is Earliest.
 	From From
 
+	// FromTime, when not zero, has a new group start at a time, in place of From: in each partition at the first message whose
+	// timestamp is FromTime or later, or at the end if there is none. Timestamps are in milliseconds, and producers may set them.
+	FromTime time.Time
+
 	// Func is the allocation function of this member, AlsoFuncs are others that it can run, after Func in order of preference,
 	// for changing the function of a running group. The zero Func is [allocfn.Balanced], and then [allocfn.RoundRobin], which
 	// members of Python kiel run, is put behind AlsoFuncs. With a function that does not look at topics, such as
@@ -280,6 +284,9 @@ func (f *faults) checkBrokers(brokers []string) {
 func (f *faults) checkNumbers(opts Options) {
 	if opts.From < 0 || opts.From > Latest {
 		f.add("option From: %d is not known", int(opts.From))
+	}
+	if opts.From != 0 && !opts.FromTime.IsZero() {
+		f.add("option FromTime: option From is set, too")
 	}
 	if opts.Window < 0 {
 		f.add("option Window: %d is less than 0", opts.Window)

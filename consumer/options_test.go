@@ -138,7 +138,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%v %v %v %v", set.RebalanceTimeout, set.StopTimeout, set.CommitInterval, set.autoCommit)
 	}
 	if set.config.ClientID != "kiel" || !set.config.Version.IsAtLeast(sarama.V3_6_0_0) || set.Func.ID() != "balanced/1" ||
-		len(set.AlsoFuncs) != 1 || set.AlsoFuncs[0].ID() != "roundrobin/1" || set.policy != (policy{Earliest, "default"}) {
+		len(set.AlsoFuncs) != 1 || set.AlsoFuncs[0].ID() != "roundrobin/1" || set.policy != (policy{from: Earliest, option: "default"}) {
 		t.Errorf("%v %v %v %v", set.config.ClientID, set.config.Version, set.Func.ID(), set.policy)
 	}
 	c := testConfig()

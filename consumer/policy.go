@@ -15,14 +15,17 @@ import (
 // policy says where a new group starts.
 type policy struct {
 	from   From
-	option string // the option that says so
+	at     time.Time // with Latest: at the first message of this time or later; zero is the end
+	option string    // the option that says so
 }
 
-// policyOf returns the policy of a group: Options.From, or what a Config says, or else Earliest.
+// policyOf returns the policy of a group: Options.From or FromTime, or what a Config says, or else Earliest.
 func policyOf(opts Options) policy {
 	switch {
 	case opts.From != 0:
 		return policy{from: opts.From, option: "Options.From"}
+	case !opts.FromTime.IsZero():
+		return policy{from: Latest, at: opts.FromTime, option: "Options.FromTime"}
 	case opts.Config == nil:
 		return policy{from: Earliest, option: "default"}
 	case opts.Config.Consumer.Offsets.Initial == sarama.OffsetOldest:
@@ -32,12 +35,31 @@ func policyOf(opts Options) policy {
 	}
 }
 
-// String returns the policy's word in the log.
-func (p policy) String() string { return p.from.String() }
+// String returns the policy's text in the log: earliest, latest or a time.
+func (p policy) String() string {
+	if !p.at.IsZero() {
+		return p.at.UTC().Format(time.RFC3339Nano)
+	}
+	return p.from.String()
+}
 
 // byPolicy returns where the member's policy has a partition start.
 func (m *membership) byPolicy(ctx context.Context, p kiel.Partition) (int64, error) {
-	return m.edge(ctx, p, m.policy.from)
+	edge, err := m.edge(ctx, p, m.policy.from)
+	if err != nil || m.policy.at.IsZero() {
+		return edge, err
+	}
+	return m.since(ctx, p, m.policy.at, edge)
+}
+
+// since returns the offset of the first message of p whose timestamp is t or later, end if there is none. The end was read before: what
+// has come since is younger.
+func (m *membership) since(ctx context.Context, p kiel.Partition, t time.Time, end int64) (int64, error) {
+	at, err := m.at(ctx, p, t)
+	if err != nil || at < 0 {
+		return end, err
+	}
+	return min(at, end), nil
 }
 
 // beyondEnd returns where a partition goes on whose position is beyond the end of its log. That is another log than the group has read,
@@ -104,12 +126,8 @@ func (o *opening) begin(ctx context.Context) (start, error) {
 	case !isLate && !group.Stored:
 		o.newEnd = &end
 	case !s.began.IsZero():
-		at, err := o.member.at(ctx, o.tp, group.At)
-		if err != nil {
+		if s.offset, err = o.member.since(ctx, o.tp, group.At, end); err != nil {
 			return start{}, err
-		}
-		if at >= 0 {
-			s.offset = min(at, end)
 		}
 	default:
 		s.offset, err = o.member.edge(ctx, o.tp, Earliest)

@@ -26,12 +26,13 @@ func TestPolicyOf(t *testing.T) {
 		opts Options
 		want policy
 	}{
-		"nothing":             {Options{}, policy{Earliest, "default"}},
-		"a Config":            {Options{Config: sarama.NewConfig()}, policy{Latest, "Config.Consumer.Offsets.Initial"}},
-		"a Config, oldest":    {Options{Config: config(sarama.OffsetOldest)}, policy{Earliest, "Config.Consumer.Offsets.Initial"}},
-		"From beside newest":  {Options{From: Earliest, Config: sarama.NewConfig()}, policy{Earliest, "Options.From"}},
-		"From beside oldest":  {Options{From: Latest, Config: config(sarama.OffsetOldest)}, policy{Latest, "Options.From"}},
-		"From, and no Config": {Options{From: Latest}, policy{Latest, "Options.From"}},
+		"nothing":             {Options{}, policy{from: Earliest, option: "default"}},
+		"a Config":            {Options{Config: sarama.NewConfig()}, policy{from: Latest, option: "Config.Consumer.Offsets.Initial"}},
+		"a Config, oldest":    {Options{Config: config(sarama.OffsetOldest)}, policy{from: Earliest, option: "Config.Consumer.Offsets.Initial"}},
+		"From beside newest":  {Options{From: Earliest, Config: sarama.NewConfig()}, policy{from: Earliest, option: "Options.From"}},
+		"From beside oldest":  {Options{From: Latest, Config: config(sarama.OffsetOldest)}, policy{from: Latest, option: "Options.From"}},
+		"From, and no Config": {Options{From: Latest}, policy{from: Latest, option: "Options.From"}},
+		"a time":              {Options{FromTime: time.Unix(7, 0), Config: config(sarama.OffsetOldest)}, policy{Latest, time.Unix(7, 0), "Options.FromTime"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, err := newSettings([]string{"a:1"}, "g", c.opts)
@@ -40,9 +41,9 @@ func TestPolicyOf(t *testing.T) {
 			}
 		})
 	}
-	for _, from := range []From{-1, 3} {
-		if _, err := newSettings([]string{"a:1"}, "g", Options{From: from}); err == nil {
-			t.Errorf("From %d is taken", from)
+	for _, opts := range []Options{{From: -1}, {From: 3}, {From: Earliest, FromTime: time.Unix(7, 0)}} {
+		if _, err := newSettings([]string{"a:1"}, "g", opts); err == nil {
+			t.Errorf("From %v and FromTime %v are taken", opts.From, opts.FromTime)
 		}
 	}
 }
@@ -186,4 +187,45 @@ func TestBeginningWithFence(t *testing.T) {
 			t.Errorf("read %v", got)
 		}
 	})
+}
+
+// A group that starts at a time starts at the first message of that time or later, or at the end. What is behind an offset beyond the end
+// may all be new.
+func TestStartAtATime(t *testing.T) {
+	p, began := tp("t", 0), time.UnixMilli(9000)
+	for name, c := range map[string]struct {
+		at     int64 // the offset of the first message since then; 0 for none
+		stored *offsets.Stored
+		want   int64
+		says   string
+	}{
+		"a message":      {at: 40, want: 40, says: `msg="new group starts behind messages that it skips" policy=1970-01-01T00:00:09Z option=Options.FromTime skipped=30`},
+		"none":           {want: 100, says: "skipped=90"},
+		"the first":      {at: 10, want: 10, says: `level=INFO msg="new group starts" policy=1970-01-01T00:00:09Z`},
+		"beyond the end": {at: 40, stored: &offsets.Stored{Offset: 500}, want: 10, says: "reason=out_of_range policy=earliest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newMarkRig(t, func(o *Options) { o.FromTime = began })
+				said := &logtest.Log{}
+				r.logTo(slog.NewTextHandler(said, nil))
+				r.fetch.first, r.fetch.last = 10, 100
+				if c.at > 0 {
+					r.fetch.times = map[time.Time]int64{began: c.at}
+				}
+				if c.stored != nil {
+					r.store.Set(map[kiel.Partition]offsets.Stored{p: *c.stored})
+				}
+				h := newHolder(t, p)
+				done := r.owned(h)
+				<-r.fetch.streams
+				time.Sleep(2 * reporting.StartsWithin)
+				synctest.Wait()
+				if got := r.store.Get(p).Offset; got != c.want || said.Count(c.says) != 1 {
+					t.Errorf("starts at %d, want %d:\n%s", got, c.want, said)
+				}
+				h.release(t, done)
+			})
+		})
+	}
 }
