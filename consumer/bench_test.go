@@ -56,6 +56,8 @@ func BenchmarkHandOut(b *testing.B) {
 			}
 			return n
 		},
+		"poll 1":   func(p *Partition) int { return pollAll(p, 1) },
+		"poll 500": func(p *Partition) int { return pollAll(p, 500) },
 		"channel": func(p *Partition) (n int) {
 			c := newClaimChannel(p, 256)
 			returned := make(chan struct{})
@@ -76,6 +78,16 @@ func BenchmarkHandOut(b *testing.B) {
 			})
 		}
 	}
+}
+
+// pollAll polls until reading ends, with a context that may end.
+func pollAll(p *Partition, most int) (n int) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer cancel()
+	for ms, err := p.Poll(ctx, most); err == nil; ms, err = p.Poll(ctx, most) {
+		n += len(ms)
+	}
+	return n
 }
 
 // benchPartition returns a partition of n messages.

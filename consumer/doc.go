@@ -18,7 +18,10 @@
 //		return nil
 //	})
 //
-// The examples show both as whole programs, which handle errors and signals. The page docs/semantics.md lists the errors that end
+// A function that stores many messages at once reads them by [Partition.Poll], and goes back to what it could not store by
+// [Partition.Seek].
+//
+// The examples show these as whole programs, which handle errors and signals. The page docs/semantics.md lists the errors that end
 // a call, and what to do about each.
 //
 // Consume and Run add the partitions of their topics to the group's set (package allocator), claim those that the mapping gives

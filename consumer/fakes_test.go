@@ -110,6 +110,7 @@ type fakeStream struct {
 	paused   atomic.Bool
 	onPause  func() // called before it is paused; nil for nothing
 	epoch    int32  // of its batches
+	sought   []int64
 }
 
 func newStream(p kiel.Partition) *fakeStream {
@@ -141,6 +142,7 @@ func (s *fakeStream) Next(ctx context.Context) (fetch.Batch, error) {
 }
 
 func (s *fakeStream) Freshen(time.Duration)       {}
+func (s *fakeStream) Reposition(offset int64)     { s.sought = append(s.sought, offset) }
 func (s *fakeStream) HighWatermark() int64        { return 99 }
 func (s *fakeStream) Lag() (int64, time.Duration) { return 0, 0 }
 func (s *fakeStream) End() int64                  { return 99 }
@@ -170,6 +172,7 @@ type fakeBatches struct {
 	hwm     int64
 	failing time.Time
 	waits   []time.Duration // of the calls of Freshen
+	sought  []int64
 }
 
 func (s *fakeBatches) Next(ctx context.Context) (fetch.Batch, error) {
@@ -185,6 +188,13 @@ func (s *fakeBatches) Next(ctx context.Context) (fetch.Batch, error) {
 		return fetch.Batch{}, err
 	case <-ctx.Done():
 		return fetch.Batch{}, context.Cause(ctx)
+	}
+}
+
+func (s *fakeBatches) Reposition(offset int64) {
+	s.sought = append(s.sought, offset)
+	for len(s.batches) > 0 {
+		<-s.batches
 	}
 }
 

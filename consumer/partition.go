@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"sort"
 	"sync/atomic"
@@ -27,8 +28,8 @@ import (
 // errUntrusted is the cause with which a handler's context ends when trust in the claim has ended.
 var errUntrusted = failure("", "", operr.Mark(errors.New("the claim is not trusted any more"), ownership.ErrLost))
 
-// Partition is an open partition, for the handler given to [Group.Run]. Messages and Batches are for one goroutine at a time,
-// which need not be the handler's own; the other methods may be called from any goroutine, also after the handler has returned. A
+// Partition is an open partition, for the handler given to [Group.Run]. Messages, Batches, Poll and Seek are for one goroutine at a
+// time, which need not be the handler's own; the other methods may be called from any goroutine, also after the handler has returned. A
 // partition that is closed and opened again is another Partition.
 type Partition struct {
 	ctx       context.Context         //nolint:containedctx // the handler's context
@@ -65,6 +66,7 @@ type Partition struct {
 	resumed      <-chan struct{} // closed at the end of the pause in which p was opened; nil without such a pause, or when it is over
 	handed       counts          // handed out and not yet added to the metrics
 	readingEnded bool            // the stream has ended, and p's context had not
+	rereads      bool            // Seek has gone back, and p is not where it was
 }
 
 // cursor is a batch of messages, and how many of them were handed out.
@@ -143,7 +145,7 @@ func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 	return func(yield func([]sarama.ConsumerMessage) bool) {
 		defer p.count()
-		for b := p.nextBatch(); b != nil; b = p.nextBatch() {
+		for b := p.nextBatch(p.ctx, math.MaxInt); b != nil; b = p.nextBatch(p.ctx, math.MaxInt) {
 			more := yield(b)
 			if p.handled(); !more {
 				break
@@ -154,12 +156,12 @@ func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 
 // next returns the next message, or nil when reading has ended. It checks the claim last, after all steps that may take time.
 func (p *Partition) next() *sarama.ConsumerMessage {
-	c, done := p.current()
+	c, done := p.current(p.ctx)
 	if c == nil {
 		return nil
 	}
 	m := &c.messages[done]
-	if !p.awaitRoom(m.Offset) {
+	if !p.awaitRoom(p.ctx, m.Offset) {
 		return nil
 	}
 	if p.announce != nil && !p.announce(m) {
@@ -172,21 +174,28 @@ func (p *Partition) next() *sarama.ConsumerMessage {
 	if p.handed.add(m); p.handed.messages >= countEvery {
 		p.count()
 	}
+	if p.rereads {
+		p.reread(m.Offset + 1)
+	}
 	p.sample(m)
 	return m
 }
 
-// nextBatch returns the rest of the current batch, or the next batch.
-func (p *Partition) nextBatch() []sarama.ConsumerMessage {
-	c, done := p.current()
+// nextBatch returns the rest of the current batch, or the next batch, but for what is behind its first most messages. It returns nil when
+// ctx ends first, which is p's context or ends with it.
+func (p *Partition) nextBatch(ctx context.Context, most int) []sarama.ConsumerMessage {
+	c, done := p.current(ctx)
 	if c == nil {
 		return nil
 	}
 	rest := c.messages[done:]
-	if !p.awaitRoom(rest[0].Offset) {
+	rest = rest[:min(most, len(rest))]
+	if !p.awaitRoom(ctx, rest[0].Offset) {
 		return nil
 	}
-	rest = rest[:max(1, sort.Search(len(rest), func(i int) bool { return p.tracker.Room(rest[i].Offset) != nil }))]
+	if p.tracker.Room(rest[len(rest)-1].Offset) != nil {
+		rest = rest[:max(1, sort.Search(len(rest), func(i int) bool { return p.tracker.Room(rest[i].Offset) != nil }))]
+	}
 	rest = slices.Clip(rest) // a handler that appends must not write over the messages behind
 	for i := range rest {
 		if p.announce != nil && !p.announce(&rest[i]) {
@@ -201,35 +210,43 @@ func (p *Partition) nextBatch() []sarama.ConsumerMessage {
 		p.handed.add(&rest[i])
 	}
 	p.count()
+	if p.rereads {
+		p.reread(rest[len(rest)-1].Offset + 1)
+	}
 	p.sample(&rest[0])
 	return rest
 }
 
 // current returns the batch that is being handed out, and how many of its messages were handed out. It returns nil when reading
-// has ended.
-func (p *Partition) current() (*cursor, int64) {
+// has ended, or ctx has.
+func (p *Partition) current(ctx context.Context) (*cursor, int64) {
 	for {
 		if c := p.cursor.Load(); c != nil {
 			if done := c.done.Load(); done < int64(len(c.messages)) {
 				return c, done
 			}
 		}
-		if !p.fill() {
+		if !p.fill(ctx) {
 			return nil, 0
 		}
 	}
 }
 
-// fill waits for the next batch. It returns false when reading has ended.
-func (p *Partition) fill() bool {
+// fill waits for the next batch. It returns false when reading has ended, or ctx has.
+func (p *Partition) fill(ctx context.Context) bool {
 	p.count()
 	p.waits.Store(true)
 	p.sampler.waited = true
 	if p.resumed != nil {
-		kafkaconn.Await(p.ctx, p.resumed)
+		if !kafkaconn.Await(ctx, p.resumed) && p.ctx.Err() == nil {
+			return false
+		}
 		p.resumed = nil
 	}
-	b, err := p.stream.Next(p.ctx)
+	b, err := p.stream.Next(ctx)
+	if err != nil && p.ctx.Err() == nil && ctx.Err() != nil {
+		return false // the caller of Poll waits no longer
+	}
 	if err != nil {
 		p.readingEnded = p.ctx.Err() == nil
 		p.end(err) // no effect if p's context has ended
@@ -256,8 +273,9 @@ func (p *Partition) arrived(c *cursor) {
 	p.cursor.Store(c)
 }
 
-// awaitRoom waits until the window has room for the message at offset. It returns false if p's context ended first.
-func (p *Partition) awaitRoom(offset int64) bool {
+// awaitRoom waits until the window has room for the message at offset. It returns false if ctx ended first, which is p's context or
+// ends with it.
+func (p *Partition) awaitRoom(ctx context.Context, offset int64) bool {
 	room := p.tracker.Room(offset)
 	if room == nil {
 		return true
@@ -270,7 +288,7 @@ func (p *Partition) awaitRoom(offset int64) bool {
 		select {
 		case <-room:
 			continue
-		case <-p.ctx.Done():
+		case <-ctx.Done():
 		case <-timer.C:
 			oldest, since, held := p.tracker.HeldBack()
 			if left := heldBackLimit - time.Since(since); held && left > 0 {

@@ -22,6 +22,8 @@ type fetcher interface {
 type stream interface {
 	// Next blocks until there is a batch. Its error is ctx's cause, or the reason why reading can't go on.
 	Next(ctx context.Context) (fetch.Batch, error)
+	// Reposition has the next batch begin at offset, and drops the others. It does not wait.
+	Reposition(offset int64)
 	// Pause suspends fetching.
 	Pause()
 	// Resume ends the pause.

@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -33,7 +34,9 @@ func TestTopicsAreCreatedOnce(t *testing.T) {
 			t.Error("a running member has created it again")
 		}
 		a.leave()
-		if err := a.group.Consume(t.Context(), []string{topic, "made"}, a.h); !errors.Is(err, sarama.ErrUnknownTopicOrPartition) || r.kafka.TopicInfo("made") != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := a.group.Consume(ctx, []string{topic, "made"}, a.h); !errors.Is(err, sarama.ErrUnknownTopicOrPartition) || r.kafka.TopicInfo("made") != nil {
 			t.Errorf("the next call: %v", err)
 		}
 		b := r.member("b", nil).start(topic, "made")

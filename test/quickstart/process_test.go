@@ -116,7 +116,7 @@ func (p *process) terminate(t *testing.T, expected ...string) {
 // The consumer's examples, of which one is the README's quick start with a main function, consume until they are told to end;
 // what they have done is committed then.
 func TestConsumerProgram(t *testing.T) {
-	for _, example := range []string{"consumer/Example", "consumer/ExampleGroup_Run"} {
+	for _, example := range []string{"consumer/Example", "consumer/ExampleGroup_Run", "consumer/ExamplePartition_Poll"} {
 		t.Run(example, func(t *testing.T) { testConsumerProgram(t, example) })
 	}
 }

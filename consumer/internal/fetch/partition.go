@@ -159,6 +159,26 @@ func (p *Partition) take() (Batch, bool, error) {
 	return b, true, nil
 }
 
+// Reposition has Next go on at offset. Batches that were fetched, and answers to requests in flight, are dropped. If Kafka does not have the
+// offset, Next returns a [RangeError]. When reading has ended, Reposition has no
+// effect.
+func (p *Partition) Reposition(offset int64) {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.closed || p.err != nil {
+		return
+	}
+	for i := range p.queue {
+		p.of.release(&p.queue[i])
+	}
+	p.queue, p.buffered = nil, 0
+	p.position, p.handed, p.epoch, p.handedEpoch = offset, offset, -1, -1
+	p.check, p.hunt, p.quiet, p.alone, p.size, p.outside = nil, nil, false, false, 0, false
+	p.watched.since = time.Time{}
+	p.look() // as when it is opened: no long poll is waited for
+	p.expect()
+}
+
 // Pause stops fetching. Next still returns buffered batches.
 func (p *Partition) Pause() {
 	p.of.mu.Lock()

@@ -48,6 +48,9 @@ type Tracker struct {
 	next      int64          // the marked position: the offset of the next message to read
 	withheld  bool           // messages from limit on were delivered, and taken back before anybody had received them
 	limit     int64          // no mark raises the position above it while withheld is true
+	again     bool           // Restart has gone back: messages from redone to seen count as not handed out, and marks of them do not count
+	redone    int64          // the offset after the last message that was handed out since that Restart; valid while again is true
+	seen      int64          // the offset after the last message that was handed out before any Restart
 	text      string         // the user's metadata of the mark
 	dirty     bool           // next was never committed, and is to be
 	dirtyAt   time.Time      // the time of the oldest mark that is not committed; undefined while dirty is false
@@ -120,14 +123,18 @@ func (t *Tracker) position() position {
 
 // Mark raises the position, as sarama's MarkOffset does: all messages below offset are done. When these are all delivered
 // messages, the position becomes that after the last batch, behind gaps of the log and control records. Mark returns false, and
-// does nothing, when the Tracker was closed, or when offset is above that of a message that was taken back (Withhold).
+// does nothing, when the Tracker was closed, or when offset is above that of a message that was taken back (Withhold), or was not handed
+// out again since a Restart.
 func (t *Tracker) Mark(offset int64, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.used = true
+	if t.again && offset > t.redone {
+		return false
+	}
 	if offset >= t.tail && offset < t.delivered {
 		offset = t.delivered
 	}
-	t.used = true
 	if t.withheld && offset > t.limit {
 		return false
 	}
@@ -152,11 +159,12 @@ func (t *Tracker) Withhold(drop func() (first int64, dropped bool)) {
 
 // Done marks the message at offset alone. The position is that of the oldest unmarked message, or that after the last batch when
 // all messages are marked. From the first call on Room bounds how far hand-out may be ahead of the position. Done ignores a
-// message that was not delivered. It returns false, and does nothing, when the Tracker was closed.
+// message that was not delivered. It returns false, and does nothing, when the Tracker was closed, or when the message was not handed out
+// again since a Restart.
 func (t *Tracker) Done(offset int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
+	if t.closed || t.again && offset >= t.redone {
 		return false
 	}
 	t.used = true
@@ -208,7 +216,7 @@ func (t *Tracker) Delivered(messages []sarama.ConsumerMessage, next int64) {
 		if t.used {
 			t.makeDirty()
 		} else {
-			t.passed = len(messages) == 0 && !t.leftAlone
+			t.passed = len(messages) == 0 && !t.leftAlone && !t.begun.Load()
 		}
 	}
 }
@@ -299,6 +307,38 @@ func (t *Tracker) Move(offset int64) {
 	defer t.mu.Unlock()
 	t.next, t.text, t.dirty, t.dirtyAt, t.passed = offset, "", !t.leftAlone, time.Now(), false
 	t.tail, t.delivered, t.window, t.leaderEpochs = offset, offset, window{}, nil
+}
+
+// Restart makes offset the marked position and the next to be delivered: what was delivered from there on is taken back. handed is the offset
+// after the last message that was handed out. It returns whether messages from offset on were handed out before: until they are handed
+// out again (HandedAgain), no mark of them counts, because it is from before. The position is to be committed only if the user has
+// marked or reset; else he may commit in transactions.
+func (t *Tracker) Restart(offset, handed int64) (again bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	if t.used {
+		t.set(offset, "")
+	}
+	t.next, t.text, t.passed = offset, "", false
+	t.tail, t.delivered, t.window, t.leaderEpochs = offset, offset, window{}, nil
+	t.room()
+	t.begun.Store(true)
+	t.seen = max(t.seen, handed)
+	t.again, t.redone = offset < t.seen, offset
+	return t.again
+}
+
+// HandedAgain says that the messages before offset were handed out since Restart. It returns whether there are more that were handed out
+// before.
+func (t *Tracker) HandedAgain(offset int64) (again bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.redone = offset
+	t.again = t.again && offset < t.seen
+	return t.again
 }
 
 // close stops accepting marks and returns the newest commit. Until end is called only that commit may be written. All commits
