@@ -37,23 +37,22 @@ func storeOrders(ctx context.Context, zookeeper, kafka []string) error {
 		for {
 			orders, err := gather(ctx, p)
 			if err != nil {
-				return nil // the partition is another member's, or this one leaves
+				return err // the partition is another member's, or this one leaves
 			}
 			if len(orders) == 0 {
 				continue
 			}
-			if err := store(orders); err != nil {
-				log.Print(err)
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
-				if err := p.Seek(ctx, orders[0].Offset); err != nil {
-					return nil
-				}
+			if store(orders) == nil {
+				p.Mark(&orders[len(orders)-1])
 				continue
 			}
-			p.Mark(&orders[len(orders)-1])
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+			if err := p.Seek(ctx, orders[0].Offset); err != nil {
+				return err
+			}
 		}
 	})
 }

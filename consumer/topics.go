@@ -38,10 +38,10 @@ func (m *membership) firstLook(ctx context.Context) error {
 	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		err = m.lookAndCreate(ctx, err)
 	}
+	m.group.seen.add(m.catalog.Partitions())
 	if err != nil {
 		return err
 	}
-	m.group.seen.add(m.topics.Names)
 	if len(m.catalog.Partitions()) == 0 {
 		m.log.WarnContext(ctx, "no topic matches the patterns, waiting for one", "topics", m.topics.Entries)
 	}
@@ -80,19 +80,19 @@ func (m *membership) lookAndCreate(ctx context.Context, failed error) error {
 	return failed
 }
 
-// seenTopics are the topics that a Group has found in Kafka by their names.
+// seenTopics are the topics that a Group has found in Kafka as its calls began.
 type seenTopics struct {
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-func (s *seenTopics) add(names []string) {
+func (s *seenTopics) add(found map[string][]int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.names == nil {
 		s.names = map[string]bool{}
 	}
-	for _, name := range names {
+	for name := range found {
 		s.names[name] = true
 	}
 }

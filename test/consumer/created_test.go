@@ -79,3 +79,34 @@ func TestTopicsAreNotCreated(t *testing.T) {
 		})
 	}
 }
+
+// A call that fails because one topic does not exist has found the others: they are not created again when they have been deleted.
+func TestTopicsFoundByACallThatFailedAreNotCreated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, 1, kfake.AllowAutoTopicCreation())
+		r.kafka.ControlKey(int16(kmsg.Metadata), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			r.kafka.KeepControl()
+			for _, asked := range kreq.(*kmsg.MetadataRequest).Topics {
+				if asked.Topic != nil && *asked.Topic == "none" { // no broker creates it
+					kreq.(*kmsg.MetadataRequest).AllowAutoTopicCreation = false
+				}
+			}
+			return nil, nil, false
+		})
+		a := r.member("a", nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, names := range [][]string{{topic, "none"}, {topic}} {
+			if err := a.group.Consume(ctx, names, a.h); !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+				t.Errorf("%s: %v", names, err)
+			}
+			if len(names) > 1 {
+				r.deleteTopic(topic)
+			}
+		}
+		if r.kafka.TopicInfo(topic) != nil {
+			t.Error("a deleted topic was created")
+		}
+		a.close()
+	})
+}

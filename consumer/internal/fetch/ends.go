@@ -97,10 +97,10 @@ func (f *Fetcher) readEnds(topics map[string][]int32, began time.Time) {
 }
 
 // storeEnds stores ends that were asked for at began, and returns whether there are any. The fetcher's mu is held.
-func (f *Fetcher) storeEnds(found map[string]map[int32]int64, began, now time.Time) (any bool) {
+func (f *Fetcher) storeEnds(found map[string]map[int32]int64, began, now time.Time) (stored bool) {
 	for topic, ends := range found {
 		for id, end := range ends {
-			any = true
+			stored = true
 			if p := f.open[key{topic, id}]; p != nil && !p.endAt.After(began) { // else a later answer has it
 				p.listed, p.listedAt = end, now
 				if !now.After(p.endAt) { // in one instant of a coarse clock
@@ -109,7 +109,7 @@ func (f *Fetcher) storeEnds(found map[string]map[int32]int64, began, now time.Ti
 			}
 		}
 	}
-	return any
+	return stored
 }
 
 // CheckEnd has the end read if the answer to the first fetch says that the log is empty, or ends before the position. A leader that
