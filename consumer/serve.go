@@ -76,10 +76,10 @@ func (m *membership) serve(ctx context.Context, s *consumeSession) error {
 	unhook := m.leaveWith(ctx, s)
 	<-s.returned
 	setup, failed, cleanup := s.result()
-	if unhook() && m.ctx.Err() == nil {
+	if unhook() && ctx.Err() == nil && m.ctx.Err() == nil {
 		return joined(setup, failed, cleanup)
 	}
-	m.leave(nil) // leaveWith's function, which has begun, does the same at this moment
+	m.leave(nil) // so does leaveWith's function, unless the session has ended with ctx before it began
 	<-m.done
 	m.group.setMember(nil)
 	m.group.setSetupAt(time.Time{})

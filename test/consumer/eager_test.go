@@ -20,14 +20,15 @@ func eager(o *consumer.Options) {
 	o.Config.Consumer.Group.Rebalance.GroupStrategies = sarama.NewConfig().Consumer.Group.Rebalance.GroupStrategies
 }
 
-// calls consumes with h in a loop, as programs do, until the member is told to leave or a call returns an error.
+// calls consumes with h in a loop, as programs do, until the member is told to leave or a call returns an error. When a session ends just
+// as the member is told to leave, it is the next call that leaves.
 func (m *member) calls(h sarama.ConsumerGroupHandler) *member {
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop, m.done = stop, make(chan error, 1)
 	go func() {
 		for {
 			err := m.group.Consume(ctx, []string{topic}, h)
-			if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				m.done <- nil
 				return
 			}
