@@ -141,14 +141,15 @@ func (s *fakeStream) Next(ctx context.Context) (fetch.Batch, error) {
 	}
 }
 
-func (s *fakeStream) Freshen(time.Duration)       {}
-func (s *fakeStream) Reposition(offset int64)     { s.sought = append(s.sought, offset) }
-func (s *fakeStream) HighWatermark() int64        { return 99 }
-func (s *fakeStream) Lag() (int64, time.Duration) { return 0, 0 }
-func (s *fakeStream) End() int64                  { return 99 }
-func (s *fakeStream) FailingSince() time.Time     { return time.Time{} }
-func (s *fakeStream) Resume()                     { s.paused.Store(false) }
-func (s *fakeStream) Close()                      {}
+func (s *fakeStream) AskEnd(context.Context, time.Duration) {}
+func (s *fakeStream) Freshen(time.Duration)                 {}
+func (s *fakeStream) Reposition(offset int64)               { s.sought = append(s.sought, offset) }
+func (s *fakeStream) HighWatermark() int64                  { return 99 }
+func (s *fakeStream) Lag() (int64, time.Duration)           { return 0, 0 }
+func (s *fakeStream) End() int64                            { return 99 }
+func (s *fakeStream) FailingSince() time.Time               { return time.Time{} }
+func (s *fakeStream) Resume()                               { s.paused.Store(false) }
+func (s *fakeStream) Close()                                {}
 
 func (s *fakeStream) Pause() {
 	if s.onPause != nil {
@@ -198,8 +199,10 @@ func (s *fakeBatches) Reposition(offset int64) {
 	}
 }
 
-func (s *fakeBatches) Pause()                      {}
-func (s *fakeBatches) Resume()                     {}
+func (s *fakeBatches) Pause()                                       {}
+func (s *fakeBatches) Resume()                                      {}
+func (s *fakeBatches) AskEnd(_ context.Context, wait time.Duration) { s.waits = append(s.waits, wait) }
+
 func (s *fakeBatches) Freshen(wait time.Duration)  { s.waits = append(s.waits, wait) }
 func (s *fakeBatches) HighWatermark() int64        { return s.hwm }
 func (s *fakeBatches) End() int64                  { return s.hwm }

@@ -67,6 +67,7 @@ type Partition struct {
 	handed       counts          // handed out and not yet added to the metrics
 	readingEnded bool            // the stream has ended, and p's context had not
 	rereads      bool            // Seek has gone back, and p is not where it was
+	heldBack     bool            // the log has said that the full window holds messages back
 }
 
 // cursor is a batch of messages, and how many of them were handed out.
@@ -277,34 +278,58 @@ func (p *Partition) arrived(c *cursor) {
 // ends with it.
 func (p *Partition) awaitRoom(ctx context.Context, offset int64) bool {
 	room := p.tracker.Room(offset)
-	if room == nil {
-		return true
+	if room != nil {
+		p.count()
 	}
-	p.count()
-	timer := time.NewTimer(heldBackLimit)
-	defer timer.Stop()
-	warned := false
 	for ; room != nil; room = p.tracker.Room(offset) {
+		timer := time.NewTimer(p.untilHeldBack())
 		select {
 		case <-room:
-			continue
-		case <-ctx.Done():
 		case <-timer.C:
-			oldest, since, held := p.tracker.HeldBack()
-			if left := heldBackLimit - time.Since(since); held && left > 0 {
-				timer.Reset(left) // the window has moved since the timer was set
-			} else if held && !warned {
-				warned = true
-				p.metrics.heldBack.Inc()
-				defer p.metrics.heldBack.Dec()
-				p.log.FailedWarn(reporting.KindHeldBack, p.id.String(), failure("", "", fmt.Errorf("messages are held back: the one at %d is not marked", oldest)), "since", since)
-				defer p.log.OK(reporting.KindHeldBack, p.id.String())
+			p.warnHeldBack()
+		case <-ctx.Done():
+			timer.Stop()
+			if p.ctx.Err() != nil { // else a Poll alone ends
+				p.relieve()
 			}
-			continue
+			return false
 		}
-		return false
+		timer.Stop()
+	}
+	if p.heldBack {
+		p.relieve()
 	}
 	return true
+}
+
+// untilHeldBack returns after how long a full window is to be warned of. It looks again and again: the window moves.
+func (p *Partition) untilHeldBack() time.Duration {
+	_, since, held := p.tracker.HeldBack()
+	if !held || p.heldBack {
+		return heldBackLimit
+	}
+	return heldBackLimit - time.Since(since)
+}
+
+// warnHeldBack warns that the window has been full for heldBackLimit.
+func (p *Partition) warnHeldBack() {
+	oldest, since, held := p.tracker.HeldBack()
+	if !held || p.heldBack || time.Since(since) < heldBackLimit {
+		return
+	}
+	p.heldBack = true
+	p.metrics.heldBack.Inc()
+	err := failure("", "", fmt.Errorf("messages are held back: the one at %d is not marked", oldest))
+	p.log.FailedWarn(reporting.KindHeldBack, p.id.String(), err, "since", since)
+}
+
+// relieve ends what warnHeldBack has begun.
+func (p *Partition) relieve() {
+	if p.heldBack {
+		p.heldBack = false
+		p.metrics.heldBack.Dec()
+		p.log.OK(reporting.KindHeldBack, p.id.String())
+	}
 }
 
 // mayHandOut returns whether messages may be handed out now: the claim is trusted, and p's context has not ended.

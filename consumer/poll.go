@@ -70,21 +70,26 @@ func (p *Partition) awaitBatch(ctx context.Context, most int) []sarama.ConsumerM
 // handed out again since the Seek. When it has been, its marks of before can't be told from those of now.
 //
 // Seek returns an error that is sarama.ErrOffsetOutOfRange, and changes nothing, if offset is negative or beyond the end of the partition. It
-// waits for Kafka for half a second at most if offset is beyond the end that is known. An offset before the first message that Kafka has is
-// like a committed one: that is reported ([ErrOffsetReset]), and the partition is opened again, at its first message. When the handler's
-// context has ended, or the claim is not trusted any more, Seek returns the cause; so it does when ctx has ended.
+// waits for Kafka for half a second at most if offset is beyond the end that is known, and for two seconds at most while the position behind
+// control records is being committed. An offset before the first message that Kafka has is like a committed one: that is reported
+// ([ErrOffsetReset]), and the partition is opened again, at its first message. If the program has not marked a message before, nothing is
+// committed, and the partition is opened again at its committed offset. When the handler's context has ended, or the claim is not trusted
+// any more, Seek returns the cause; so it does when ctx has ended.
 func (p *Partition) Seek(ctx context.Context, offset int64) error {
 	if !p.mayHandOut() {
 		return context.Cause(p.ctx)
 	}
 	if offset > p.knownEnd() && ctx.Err() == nil {
-		p.stream.Freshen(endWait)
+		p.stream.AskEnd(ctx, endWait)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if end := p.knownEnd(); offset < 0 || offset > end {
 		return failure("seek in", p.id.String(), fmt.Errorf("offset %d, and the end is %d: %w", offset, end, sarama.ErrOffsetOutOfRange))
+	}
+	if p.tracker.AwaitPassed(ctx); ctx.Err() != nil { // else that commit could pass over what is read again
+		return context.Cause(ctx)
 	}
 	p.count()
 	p.stream.Reposition(offset)

@@ -66,6 +66,7 @@ func (runUser) failure(p kiel.Partition, err error) error {
 
 // consume calls the function. An error that says only that the function's context has ended is no error.
 func (u runUser) consume(_ context.Context, p *Partition) error {
+	defer p.relieve()
 	err := u.handle(p.ctx, p)
 	if pause.OnlyEnd(p.ctx, err) {
 		return nil

@@ -24,6 +24,8 @@ type stream interface {
 	Next(ctx context.Context) (fetch.Batch, error)
 	// Reposition has the next batch begin at offset, and drops the others. It does not wait.
 	Reposition(offset int64)
+	// AskEnd has the end read. It waits for wait at most.
+	AskEnd(ctx context.Context, wait time.Duration)
 	// Pause suspends fetching.
 	Pause()
 	// Resume ends the pause.

@@ -109,6 +109,7 @@ func (m *membership) watcher(asked chan<- struct{}) *topics.Watcher {
 	return &topics.Watcher{
 		Catalog: m.catalog, Allocator: m.allocator, Frequency: m.group.settings.config.Metadata.RefreshFrequency,
 		Asked: func() {
+			m.group.seen.add(m.catalog.Partitions())
 			select {
 			case asked <- struct{}{}:
 			default:

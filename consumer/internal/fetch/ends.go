@@ -115,8 +115,13 @@ func (f *Fetcher) storeEnds(found map[string]map[int32]int64, began, now time.Ti
 // CheckEnd has the end read if the answer to the first fetch says that the log is empty, or ends before the position. A leader that
 // does not know its high watermark yet says so, too; it does not answer to a question about the end then (KIP-207), which is asked
 // twice. CheckEnd waits for wait at most.
-func (p *Partition) CheckEnd(ctx context.Context, wait time.Duration) {
-	read := p.recheck()
+func (p *Partition) CheckEnd(ctx context.Context, wait time.Duration) { p.askEnd(ctx, wait, true) }
+
+// AskEnd has the end read, however new the answer is that is known. It waits for wait at most.
+func (p *Partition) AskEnd(ctx context.Context, wait time.Duration) { p.askEnd(ctx, wait, false) }
+
+func (p *Partition) askEnd(ctx context.Context, wait time.Duration, ifShort bool) {
+	read := p.recheck(ifShort)
 	if read == nil {
 		return
 	}
@@ -131,12 +136,12 @@ func (p *Partition) CheckEnd(ctx context.Context, wait time.Duration) {
 }
 
 // recheck starts to read the end of a log that seems too short, and returns a channel that is closed when that has ended; nil if the log
-// does not.
-func (p *Partition) recheck() <-chan struct{} {
+// does not, and ifShort is true.
+func (p *Partition) recheck(ifShort bool) <-chan struct{} {
 	f := p.of
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.running || p.closed || p.err != nil || p.end >= max(p.position, 1) {
+	if !f.running || p.closed || p.err != nil || ifShort && p.end >= max(p.position, 1) {
 		return nil
 	}
 	read, began := make(chan struct{}), time.Now()

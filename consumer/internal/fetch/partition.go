@@ -160,18 +160,20 @@ func (p *Partition) take() (Batch, bool, error) {
 }
 
 // Reposition has Next go on at offset. Batches that were fetched, and answers to requests in flight, are dropped. If Kafka does not have the
-// offset, Next returns a [RangeError]. When reading has ended, Reposition has no
-// effect.
+// offset, Next returns a [RangeError]. When reading has ended, Next returns why, and no batch of before.
 func (p *Partition) Reposition(offset int64) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	if p.closed || p.err != nil {
+	if p.closed {
 		return
 	}
 	for i := range p.queue {
 		p.of.release(&p.queue[i])
 	}
 	p.queue, p.buffered = nil, 0
+	if p.err != nil {
+		return
+	}
 	p.position, p.handed, p.epoch, p.handedEpoch = offset, offset, -1, -1
 	p.check, p.hunt, p.quiet, p.alone, p.size, p.outside = nil, nil, false, false, 0, false
 	p.watched.since = time.Time{}

@@ -312,7 +312,7 @@ func (t *Tracker) Move(offset int64) {
 // Restart makes offset the marked position and the next to be delivered: what was delivered from there on is taken back. handed is the offset
 // after the last message that was handed out. It returns whether messages from offset on were handed out before: until they are handed
 // out again (HandedAgain), no mark of them counts, because it is from before. The position is to be committed only if the user has
-// marked or reset; else he may commit in transactions.
+// marked or reset; else he may commit in transactions. AwaitPassed is called before.
 func (t *Tracker) Restart(offset, handed int64) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
