@@ -82,7 +82,8 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	var partyErr, setErr, zonesErr error
 	a.metrics, a.shown = promreg.New(opts.Registerer, group, newMetrics)
 	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{
-		Name: name, Data: data, Admit: admitTo(name, opts.Cluster), Rejoin: opts.Rejoin, Logger: opts.Logger, Registerer: a.shown,
+		Name: name, Data: data, Records: pathsOf(group).records, Info: newInfo(),
+		Singly: severalClusters(), Admit: admitTo(name, opts.Cluster), Rejoin: opts.Rejoin, Logger: opts.Logger, Registerer: a.shown,
 	})
 	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: opts.Logger, Registerer: a.shown})
 	_, sessionErr := promreg.Register(a.shown, s.Collector())
@@ -383,12 +384,13 @@ func (a *PartitionAllocator) MembersPath() string { return pathsOf(a.group).memb
 func (a *PartitionAllocator) PartitionsPath() string { return pathsOf(a.group).set }
 
 // paths has the paths of a group's znodes.
-type paths struct{ group, members, set, zones string }
+type paths struct{ group, members, records, set, zones string }
 
 func pathsOf(group string) paths {
 	root := session.Join("kiel", "groups", kiel.GroupZnode(group))
 	return paths{
-		group: root, members: session.Join(root, "members"), set: session.Join(root, "partitions"), zones: session.Join(root, zonesName),
+		group: root, members: session.Join(root, "members"), records: session.Join(root, "records"),
+		set: session.Join(root, "partitions"), zones: session.Join(root, zonesName),
 	}
 }
 

@@ -166,9 +166,10 @@ func compareNames(a, b []party.Member) int {
 	}
 }
 
-// sameZnode reports whether two readings of a member show the same znode with the same record.
+// sameZnode reports whether two readings of a member show the same znode with the same record, as far as they show it: the czxid is not
+// known of a member whose record is known by its hash.
 func sameZnode(a, b party.Member) bool {
-	return a.Czxid == b.Czxid && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
+	return (a.Czxid == b.Czxid || a.Czxid == 0 || b.Czxid == 0) && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
 }
 
 // compareRecords finds what has changed in the record of a member that has joined again.

@@ -35,14 +35,14 @@ func (c *cluster) UnmarshalJSON(data []byte) error {
 // clusterOf returns the cluster that a member names with its record: "" if it names none, if no session owns its znode, so that
 // it is no living member, and if somebody else has changed the record, which the member did not write then.
 func clusterOf(p *party.Member, named cluster) cluster {
-	if p.Czxid == 0 || p.Session == 0 || p.Mzxid != p.Czxid {
+	if p.Session == 0 || p.Mzxid != p.Czxid {
 		return ""
 	}
 	return named
 }
 
 // oldestNaming returns the index of the oldest member that names a cluster, and what it names; -1 if none does. read returns what
-// the record of the member with an index names.
+// the record of the member with an index names. The age of members is known if they name several clusters, see severalClusters.
 func oldestNaming(members []party.Member, read func(i int) cluster) (oldest int, names cluster) {
 	oldest = -1
 	for i := range members {
@@ -73,23 +73,14 @@ func admitTo(self, names string) func(*party.View) error {
 	if names == "" {
 		return nil
 	}
-	known := make(map[string]readCluster)
+	read := newClusters()
 	return func(v *party.View) error {
-		next := make(map[string]readCluster, len(v.Members))
-		for i := range v.Members {
-			m := &v.Members[i]
-			r, ok := known[m.Name]
-			if !ok || !sameSlice(r.data, m.Data) {
-				r = readCluster{m.Data, clusterIn(m.Data)}
-			}
-			next[m.Name] = r
-		}
-		known = next
+		named := read.of(v.Members)
 		i, oldest := oldestNaming(v.Members, func(i int) cluster {
-			if m := &v.Members[i]; m.Name != self || v.Joined { // before the join a znode of this name is a former process's
-				return known[m.Name].names
+			if v.Members[i].Name == self && !v.Joined { // before the join a znode of this name is a former process's
+				return ""
 			}
-			return ""
+			return named[i]
 		})
 		if i < 0 || oldest == cluster(names) {
 			return nil
@@ -98,10 +89,57 @@ func admitTo(self, names string) func(*party.View) error {
 	}
 }
 
-// readCluster is what the data of a member's znode name.
+// severalClusters returns party's Options.Singly: it reports whether members name several clusters. Then it matters which of them is
+// the oldest, and only the metadata of their znodes say that.
+func severalClusters() func([]party.Member) bool {
+	read := newClusters()
+	return func(members []party.Member) bool {
+		first := cluster("")
+		for i, named := range read.of(members) {
+			switch c := clusterOf(&members[i], named); {
+			case c == "":
+			case first == "":
+				first = c
+			case c != first:
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// clusters returns what records name. Members with one record share its data, which is parsed once.
+type clusters struct {
+	known map[*byte]readCluster // by the data's first byte
+}
+
+// readCluster is what a record names.
 type readCluster struct {
 	data  []byte
 	names cluster
+}
+
+func newClusters() *clusters { return &clusters{} }
+
+// of returns what the record of each member names.
+func (c *clusters) of(members []party.Member) []cluster {
+	named, next := make([]cluster, len(members)), make(map[*byte]readCluster)
+	for i := range members {
+		data := members[i].Data
+		if len(data) == 0 {
+			continue
+		}
+		r, ok := next[&data[0]]
+		if !ok {
+			r, ok = c.known[&data[0]]
+		}
+		if !ok || !sameSlice(r.data, data) {
+			r = readCluster{data, clusterIn(data)}
+		}
+		named[i], next[&data[0]] = r.names, r
+	}
+	c.known = next
+	return named
 }
 
 // clusterIn returns the cluster that a record names, "" if the record is a bad one.

@@ -104,16 +104,20 @@ func TestOtherClusterDoesNotJoin(t *testing.T) {
 	})
 }
 
-// TestYoungerOfTwoClustersLeaves has two members of two clusters join at once: each reads before the other's znode is there.
+// TestYoungerOfTwoClustersLeaves has two members of two clusters join at once: each reads before the other's znode is there, and then
+// when both are.
 func TestYoungerOfTwoClustersLeaves(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start("c", of("")).ready() // so that the directory exists
-		create := make(chan struct{})
+		create, list := make(chan struct{}), make(chan struct{})
 		var waiting atomic.Int32
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpCreate && strings.HasPrefix(r.Path, members+"/") {
+			if r.Op == zktest.OpMulti && strings.HasPrefix(r.Ops[0].Path, members+"/") {
 				waiting.Add(1)
 				<-create
+			}
+			if r.Op == zktest.OpGetChildren2 && r.Path == members && waiting.Load() == 2 {
+				<-list
 			}
 			return zktest.Action{}
 		})
@@ -122,8 +126,10 @@ func TestYoungerOfTwoClustersLeaves(t *testing.T) {
 		if waiting.Load() != 2 {
 			w.Fatalf("%d members are about to join", waiting.Load())
 		}
-		w.srv.SetHook(nil)
 		close(create)
+		sleep(time.Second)
+		w.srv.SetHook(nil)
+		close(list)
 		var stays *node
 		select {
 		case err := <-a.ran:

@@ -74,6 +74,9 @@ func inspectIn(ctx context.Context, inc *session.Incarnation, group string) (*st
 	in := readInputs(members, items, defaultPythonFunc, &inputs{})
 	m := newMapping(allocfn.Input{Zones: zoned}, "", nil)
 	g.Members = describeMembers(in, m)
+	if err := readInfos(ctx, inc, paths.records, members, g.Members); err != nil {
+		return nil, err
+	}
 	g.Partitions = describePartitions(in, m, "", "")
 	g.Disagreements = disagreements(in)
 	if setErr != nil && !errors.Is(setErr, session.ErrNoNode) {

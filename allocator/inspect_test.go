@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -46,6 +47,11 @@ func TestInspectAGroupThatThereIsNot(t *testing.T) {
 	})
 }
 
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
+}
+
 func TestInspect(t *testing.T) {
 	inWorld(t, func(w *world) {
 		start := time.Now().UTC()
@@ -66,6 +72,7 @@ func TestInspect(t *testing.T) {
 		g := inspect()
 		equal(w, g.Members, []status.Member{{
 			Name: "a", Since: &start, Session: fmt.Sprintf("0x%x", a.session.Stats().SessionID), Zone: "z",
+			Host: hostname(), PID: os.Getpid(),
 			Functions: []string{"range/1"}, Topics: []string{"^v.*", "t"},
 		}})
 		equal(w, g.Partitions, []status.Partition{

@@ -1,7 +1,6 @@
 package allocator
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"iter"
@@ -284,16 +283,11 @@ func (l *loop) onMembers(v *party.View) {
 		l.change(true)
 	case old.Joined != v.Joined:
 		l.change(true)
-	case !slices.EqualFunc(old.Members, v.Members, sameMember):
+	case !slices.EqualFunc(old.Members, v.Members, func(a, b party.Member) bool { return a.Name == b.Name && sameZnode(a, b) }):
 		l.change(false)
 	case text(old.NameHeld) != text(v.NameHeld), text(old.Err) != text(v.Err):
 		l.republish(true)
 	}
-}
-
-// sameMember compares by czxid: a znode of the same name with another czxid is another member, perhaps with another record.
-func sameMember(a, b party.Member) bool {
-	return a.Name == b.Name && a.Czxid == b.Czxid && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
 }
 
 func (l *loop) onSet(v *sharedset.View) {

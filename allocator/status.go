@@ -87,11 +87,13 @@ func (a *PartitionAllocator) lacking(s *Snapshot) string {
 }
 
 // MayBeMember reports whether the ZooKeeper session of this id owns a member's znode, by the members as read last. It also returns
-// true if that can't be excluded: before the first read, while the members can't be read, and while the metadata of a member's znode
-// can't be read. It takes one pass over the members, and does not block.
+// true if that can't be excluded: before the first read, while the members can't be read, and while neither the metadata of a member's
+// znode can be read nor the member says of which session it is. It takes one pass over the members, and does not block.
 func (a *PartitionAllocator) MayBeMember(session int64) bool {
 	v := a.party.View()
-	return v == nil || v.Err != nil || slices.ContainsFunc(v.Members, func(m party.Member) bool { return m.Czxid == 0 || m.Session == session })
+	return v == nil || v.Err != nil || slices.ContainsFunc(v.Members, func(m party.Member) bool {
+		return m.Czxid == 0 && m.Session == 0 || m.Session == session
+	})
 }
 
 // refusal returns why the servers refuse this member's znode or the members; nil if they do not.

@@ -16,7 +16,7 @@ func (l *loop) join(ctx context.Context) error {
 			return err
 		}
 	}
-	return create(ctx, l.inc, l.path, l.node, l.data)
+	return l.enter(ctx)
 }
 
 // askToJoin returns an ErrNotAdmitted if this member may not join the members as they are now.

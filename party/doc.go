@@ -14,9 +14,29 @@
 //
 //	<path>           persistent, empty; created when missing, parents too
 //	<path>/<name>    ephemeral, one per member; the name verbatim
+//	<records>        persistent, empty; the directory Options.Records, if there is to be one
+//	<records>/<hash>.<session>.<name>  ephemeral, one per member that knows of the directory: its entry; data: Options.Info
 //
 // A member's znode may hold a record of up to 64 KiB, which the other members read with it. A record never changes in place: a
 // member with a new record joins anew. Empty data means no record; Python members have none.
+//
+// # Records by their hash
+//
+// A member creates its znode and its entry in one transaction, and deletes both in one. The entry's name has the first 160 bits of
+// the record's SHA-256, in 27 characters of base64url; the id of the member's ZooKeeper session, in hexadecimal digits without zeros in front; and the
+// member's name, verbatim. So the lists of two directories say which member has which record, and a record is read once, from any one
+// member that has it:
+//
+//   - What is read is compared with the hash. A Party asks all members whose entries have the hash until the record of one fits. If none
+//     does, it reads each of them, as it reads members without an entry or with two, such as Python members and those of earlier versions.
+//   - Entries whose names are something else, and those of names that are not in <path>, count for nothing.
+//   - A Party reads its own znode, and none of those that it knows by their hash: Czxid, Mzxid and Ctime of a [Member] are 0 then, and
+//     its Session is what the entry says. With [Options].Singly it reads all of them while they matter.
+//   - A change of either directory leads to a new listing of both. The members are listed first: one that joins in between is in no
+//     view yet, and both watches show that; one that leaves in between is looked for, and is gone.
+//   - Records that were read are known in the next session, too: a hash does not depend on the servers.
+//   - If the servers refuse the directory, by an ACL or a quota, the members join without entries and read each other. They try again
+//     once per session timeout, and the log says so. A member puts its entry right as often.
 //
 // # Guarantees
 //
@@ -54,7 +74,12 @@
 //     as it is by default.
 //   - That a view is up to date. Its [session.Incarnation] says whether a program may act on it.
 //   - That members see the same views at the same time, or that each sees all views.
-//   - That a record changed in place by somebody else is noticed soon. No Party writes a record a second time, so names and the
+//   - That an entry is its member's. It may outlast a znode that somebody else has deleted or replaced, until the member that made it
+//     notices that, or its session has expired. Two records with one hash take 2^80 tries to find. Whoever may write into the
+//     directories can make members compute different mappings, with entries or without.
+//   - That a record changed in place by somebody else is noticed by others if the member has an entry: they go on with what they have
+//     read. The member itself notices within a session timeout.
+//   - That such a record of a member without an entry is noticed soon. No Party writes a record a second time, so names and the
 //     directory's cversion show all changes, and records need no watch: a member has one watch instead of one for each other
 //     member. A Party reads 16 records in turn each time that it looks at the directory and nothing is new, which is at least
 //     once per session timeout. So other members may go by the changed record for as many session timeouts as there are members

@@ -36,9 +36,9 @@ func (l *loop) remove(ctx context.Context) error {
 			return ended(err)
 		}
 		if !exists || stat.EphemeralOwner != l.sid {
-			return nil
+			return l.exitEntry(ctx)
 		}
-		err = l.inc.Delete(ctx, l.node, stat.Version)
+		err = l.exit(ctx, stat.Version)
 		switch {
 		case err == nil:
 			l.log.InfoContext(ctx, "left", "session_id", hex(l.sid))

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -21,6 +22,16 @@ type Options struct {
 	// Data is the member's record, up to 64 KiB. Empty data means that the member has no record, as Python members have none.
 	// Data needs a Name.
 	Data []byte
+	// Records is the path of a directory beside the members', in which members with a record say its hash, so that not each member
+	// has to read the record of each other one: the package's page has the rules. All members of a directory need the same path.
+	// "" means that there is none.
+	Records string
+	// Info is the data of this member's znode in the directory Records, which only [Read] reads. It is for what differs from member to
+	// member, up to 64 KiB. Info needs a Name and Records.
+	Info []byte
+	// Singly, when not nil, reports whether the znode of each of these members has to be read, because their age or their session
+	// matters. It is called on Run's goroutine with members whose records are known by their hash, and must return at once.
+	Singly func(members []Member) bool
 	// Admit, when not nil, says whether this member may be in the directory with the members of a view: nil, or why it may not. It
 	// is called with the members that were read before each join, and with each new view in which this member has joined. Then
 	// Joined says whether this member's znode is among them. If Admit returns an error, the member does not join, or leaves, that
@@ -51,6 +62,19 @@ func (o Options) validate(path string) error {
 	}
 	if len(o.Data) > maxRecord {
 		errs = append(errs, fmt.Errorf("option Data: %d bytes: %w", len(o.Data), ErrRecordTooLarge))
+	}
+	if o.Records != "" {
+		if err := session.CheckPath(o.Records); err != nil {
+			errs = append(errs, operr.New("", "option Records", "", err))
+		} else if o.Records == path {
+			errs = append(errs, errors.New("option Records: is the directory of the members, every child of which is a member"))
+		}
+	}
+	if len(o.Info) > maxRecord {
+		errs = append(errs, fmt.Errorf("option Info: %d bytes: %w", len(o.Info), ErrRecordTooLarge))
+	}
+	if (o.Name == "" || o.Records == "") && len(o.Info) > 0 {
+		errs = append(errs, errors.New("option Info: needs a Name and Records"))
 	}
 	if o.Name == "" && len(o.Data) > 0 {
 		errs = append(errs, errors.New("option Data: a Party without a name has no record"))

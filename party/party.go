@@ -24,11 +24,15 @@ type Party struct {
 	name string
 	node string // path/name; "" for an observer
 	data []byte // this member's record
+	info []byte // the data of its entry
 	log  *slog.Logger
 	errs *errlog.Log
 
 	rejoin  bool               // Options.Rejoin
 	refused prometheus.Counter // refusals of the servers that did not end Run
+
+	recordsPath string                      // Options.Records
+	singly      func(members []Member) bool // Options.Singly; nil if members may always be known by their record's hash
 
 	admit func(v *View) error // Options.Admit; nil if the member may always join
 
@@ -55,12 +59,17 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 	}
 	log := defaultlog.Or(opts.Logger).With("component", "party", "path", path, "member", opts.Name)
 	p := &Party{
-		sess:    s,
-		latest:  latest.New[View](nil),
-		path:    path,
-		name:    opts.Name,
-		data:    slices.Clone(opts.Data),
-		admit:   opts.Admit,
+		sess:   s,
+		latest: latest.New[View](nil),
+		path:   path,
+		name:   opts.Name,
+		data:   slices.Clone(opts.Data),
+		info:   slices.Clone(opts.Info),
+		singly: opts.Singly,
+		admit:  opts.Admit,
+
+		recordsPath: opts.Records,
+
 		log:     log,
 		errs:    errlog.New(log),
 		rejoin:  opts.Rejoin,

@@ -64,37 +64,75 @@ func (l *loop) unwatch() {
 
 // read reads the members that are new or may have changed, and returns the view.
 //
-// A member that stays in the list may have been deleted and created again meanwhile. The directory's cversion shows that, because
-// it counts children created and deleted: if it has grown by more than the names that came and went, read checks all members. So
-// a party needs one watch instead of one for each other member. Nobody should change a record in place, but somebody may: so read
-// checks a few members whenever nothing is new, and this member's record always.
+// Members whose records are known by their hashes need no reading. Of the others, a member that stays in the list may have been deleted
+// and created again meanwhile. The directory's cversion shows that, because it counts children created and deleted: if it has grown by
+// more than the names that came and went, read checks all of them. So a party needs one watch instead of one for each other member.
+// Nobody should change a record in place, but somebody may: so read checks a few of them whenever nothing is new, and this member's
+// record always.
 func (l *loop) read(ctx context.Context, names []string, directory session.Stat) (View, error) {
 	slices.Sort(names)
+	if err := l.listRecords(ctx); err != nil {
+		return View{}, err
+	}
+	members, err := l.membersOf(ctx, names, directory)
+	if err != nil {
+		return View{}, err
+	}
+	view := View{Incarnation: l.inc, At: time.Now(), Members: members}
+	l.names, l.directory, l.readAt = names, directory, view.At
+	return view, nil
+}
+
+// membersOf returns the members of those names. While the znode of each of them has to be read, none is known by its hash.
+func (l *loop) membersOf(ctx context.Context, names []string, directory session.Stat) (members []Member, err error) {
+	if !l.single {
+		var byHash map[string]record
+		if byHash, err = l.byHash(ctx, names); err != nil {
+			return nil, err
+		}
+		members, err = l.assemble(ctx, names, directory, byHash)
+		if err != nil || len(byHash) == 0 || l.singly == nil || !l.singly(members) {
+			return members, err
+		}
+		l.single = true
+	}
+	members, err = l.assemble(ctx, names, directory, nil)
+	l.single = err != nil || l.singly(members)
+	return members, err
+}
+
+// assemble returns the members of those names: some as they are known by hash, the others read as far as needed.
+func (l *loop) assemble(ctx context.Context, names []string, directory session.Stat, byHash map[string]record) ([]Member, error) {
 	came, went := differ(l.names, names)
 	explained := directory.Czxid == l.directory.Czxid && directory.Cversion-l.directory.Cversion == int32(came+went)
+	single := slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := byHash[name]; return ok })
 	var audit []string
 	if explained && came+went == 0 {
-		audit = l.nextAudit(names)
+		audit = l.nextAudit(single)
 	}
 	var suspects []string
-	for _, name := range names {
-		if _, known := l.members[name]; !known || !explained || name == l.name || slices.Contains(audit, name) {
+	for _, name := range single {
+		if r, known := l.members[name]; !known || r.hash != (recordHash{}) || !explained || name == l.name || slices.Contains(audit, name) {
 			suspects = append(suspects, name)
 		}
 	}
 	if err := l.refreshRecords(ctx, suspects); err != nil {
-		return View{}, err
+		return nil, err
 	}
-	view := View{Incarnation: l.inc, At: time.Now(), Members: make([]Member, 0, len(names))}
+	members := make([]Member, 0, len(names))
 	next := make(map[string]record, len(names))
 	for _, name := range names {
-		if r, ok := l.members[name]; ok {
+		r, ok := byHash[name]
+		if !ok {
+			r, ok = l.members[name]
+		}
+		if ok {
 			next[name] = r
-			view.Members = append(view.Members, r.Member)
+			members = append(members, r.Member)
 		}
 	}
-	l.members, l.names, l.directory, l.readAt = next, names, directory, view.At
-	return view, nil
+	l.members = next
+	return members, nil
 }
 
 // differ counts the names that are only in b and those that are only in a. Both are sorted.
@@ -124,20 +162,19 @@ func (l *loop) nextAudit(names []string) []string {
 }
 
 // refreshRecords brings the records of the names up to date in l.members, and deletes from it the members that are gone. With an
-// error it changes nothing. It returns when all its reads have ended.
+// error it does that for those that it has read: they need not be read again unless the directory's cversion says so. It returns when
+// all its reads have ended.
 func (l *loop) refreshRecords(ctx context.Context, names []string) error {
 	readings, err := readEach(ctx, names, l.readChanged)
-	if err != nil {
-		return err
-	}
 	for i, name := range names {
-		if readings[i].exists {
+		switch {
+		case readings[i].exists:
 			l.members[name] = readings[i].record
-		} else {
+		case err == nil:
 			delete(l.members, name)
 		}
 	}
-	return nil
+	return err
 }
 
 // reading is the result of reading one member.
@@ -146,7 +183,8 @@ type reading struct {
 	exists bool
 }
 
-// readEach calls one for each name, on several goroutines, until one of the calls fails. It returns when all have returned.
+// readEach calls one for each name, on several goroutines, until one of the calls fails. It returns when all have returned, also those
+// readings that have succeeded before another one failed.
 func readEach(ctx context.Context, names []string, one func(ctx context.Context, name string) (reading, error)) ([]reading, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -156,16 +194,18 @@ func readEach(ctx context.Context, names []string, one func(ctx context.Context,
 	for range min(readers, len(names)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(names)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				var err error
-				if readings[i], err = one(ctx, names[i]); err != nil {
+				r, err := one(ctx, names[i])
+				if err != nil {
 					cancel(err)
+				} else {
+					readings[i] = r
 				}
 			}
 		})
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return readings, context.Cause(ctx)
 	}
 	return readings, nil
 }

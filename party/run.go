@@ -26,8 +26,11 @@ const (
 	refusedPause = 5 * time.Second
 )
 
-// kindRefused is the kind of the errors that the servers answer.
-const kindRefused = "membership"
+// The kinds of the errors that the servers answer: about the members, and about the directory of records.
+const (
+	kindRefused = "membership"
+	kindRecords = "hashes"
+)
 
 // Run joins, watches, and publishes views until ctx ends; then it leaves, for which it takes at most one session timeout, and
 // returns nil. Run keeps the session open meanwhile.
@@ -44,6 +47,7 @@ func (p *Party) Run(ctx context.Context) error {
 	defer p.sess.KeepOpen()()
 	l := &loop{
 		Party: p, members: make(map[string]record), lasting: p.rejoin,
+		records:  recordsDir{path: p.recordsPath, known: map[recordHash][]byte{hashOf(p.data): p.data}},
 		refusals: pause.Backoff{Growth: pause.Doubling(retryPause, refusedPause)},
 	}
 	err := l.run(ctx)
@@ -74,9 +78,11 @@ type loop struct {
 	directory session.Stat      // the directory's metadata at the last reading
 	names     []string          // the members' names at the last reading, sorted
 	members   map[string]record // the members as read last, by name
-	audited   string            // the name with which the next audit begins
-	readAt    time.Time         // when the last reading ended
-	admitted  *View             // the newest view with which Options.Admit has admitted this member; nil before
+	records   recordsDir
+	single    bool      // whether the znode of each member has to be read
+	audited   string    // the name with which the next audit begins
+	readAt    time.Time // when the last reading ended
+	admitted  *View     // the newest view with which Options.Admit has admitted this member; nil before
 
 	refreshing []chan struct{} // calls of Refresh that wait for the next view
 }
@@ -139,11 +145,13 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 	l.inc = inc
 	l.absent = true // a create that finds the znode does no harm
 	l.takenUntil, l.held = time.Time{}, nil
+	l.records.mendAt = time.Time{}
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(inc.Context(), func() { cancel(context.Cause(inc.Context())) })()
 	defer l.unwatch()
+	defer l.records.unwatch()
 
 	for ctx.Err() == nil {
 		err := l.step(ctx)
@@ -241,6 +249,7 @@ func (l *loop) wait(ctx context.Context) {
 		l.refreshing = append(l.refreshing, done)
 		return
 	case <-l.watch.C():
+	case <-l.records.changed():
 	}
 	pace := min(maxPace, time.Duration(len(l.members))*pacePerMember)
 	timer := time.NewTimer(time.Until(l.readAt.Add(pace)))
@@ -291,6 +300,9 @@ func (l *loop) look(ctx context.Context) error {
 		if err == nil && view.Joined {
 			err = l.checkAdmitted(&view)
 		}
+		if err == nil && view.Joined && l.wanted() && l.records.path != "" {
+			err = l.mendEntry(ctx)
+		}
 		switch {
 		case err == nil && (!l.wanted() || !l.absent):
 			l.publish(view)
@@ -330,7 +342,7 @@ func (l *loop) checkOwn(ctx context.Context, view *View) error {
 	case r.Session == l.sid && l.wanted() && l.altered(r):
 		// The other members would act on a record that this member did not write.
 		l.log.WarnContext(ctx, "own record was changed, joining again")
-		err := l.inc.Delete(ctx, l.node, r.version)
+		err := l.exit(ctx, r.version)
 		if err == nil || errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrBadVersion) {
 			l.absent = true
 			return nil

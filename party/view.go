@@ -12,20 +12,23 @@ import (
 type Member struct {
 	Name string
 	// Czxid is the zxid of the znode's creation: a member that left and joined again has another one. 0 if the metadata can't be
-	// read.
+	// read, and if the record is known by its hash: then Mzxid and Ctime are 0, too, and Session is not.
 	Czxid int64
 	// Mzxid is the zxid of the last write of the record: it is larger than Czxid if somebody changed the record in place.
 	Mzxid int64
 	// Ctime is when the znode was created, by the servers' clock, in ms since 1970. 0 if the metadata can't be read.
 	Ctime int64
 	// Session is the id of the ZooKeeper session that owns the znode. 0 means that none does: the znode is persistent, and stays
-	// until somebody deletes it.
+	// until somebody deletes it; or that the metadata can't be read. If the record is known by its hash, Session is what the member
+	// says of itself.
 	Session int64
 	// Data is the member's record; nil if Err is set.
 	Data []byte
 	// Err is why the record can't be read: ErrRecordTooLarge, or an error of package session. The znode counts as a member all
 	// the same.
 	Err error
+
+	hash recordHash // by which the record is known; zero if the member's znode was read
 }
 
 // View is the members of a directory at one moment. It never changes, and must not be changed.
@@ -65,7 +68,7 @@ func (v *View) same(old *View) bool {
 	return old != nil && v.Incarnation == old.Incarnation && v.Joined == old.Joined && text(v.Err) == text(old.Err) &&
 		v.NameHeld == old.NameHeld && //nolint:errorlint // the same value
 		slices.EqualFunc(v.Members, old.Members, func(a, b Member) bool {
-			return a.Name == b.Name && a.Mzxid == b.Mzxid && (a.Err == nil) == (b.Err == nil)
+			return a.Name == b.Name && a.Mzxid == b.Mzxid && a.Session == b.Session && a.hash == b.hash && (a.Err == nil) == (b.Err == nil)
 		})
 }
 

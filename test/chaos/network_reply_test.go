@@ -65,8 +65,8 @@ func TestReplyLost(t *testing.T) {
 		}
 	}
 
-	// Joining: create ephemeral; claiming: multi.
-	joined := lose("create of a member", about(proxy.OpCreate, "/members/a"))
+	// Joining: multi; claiming: multi.
+	joined := lose("create of a member", multi(proxy.OpCreate, "/members/a"))
 	claimed := lose("claim", multi(proxy.OpSetData, "/owners/"))
 	a := f.hire("a", via(join(links.Addrs()...)), refreshing(time.Second))
 	joined()
@@ -99,8 +99,8 @@ func TestReplyLost(t *testing.T) {
 	look.has("partitions/lock")
 	look.owned(all, a, b)
 
-	// Leaving: delete of the member.
-	left := lose("delete of a member", about(proxy.OpDelete, "/members/a"))
+	// Leaving: multi.
+	left := lose("delete of a member", multi(proxy.OpDelete, "/members/a"))
 	a.Stop()
 	left()
 	f.settle()

@@ -19,7 +19,11 @@ import (
 // refuseJoining makes ZooKeeper refuse all that creates or lists members, with errors of an ACL or of a quota.
 func (r *rig) refuseJoining(with zktest.Error) {
 	r.zk.SetHook(func(q *zktest.Request) zktest.Action {
-		members := strings.HasPrefix(q.Path, "/kiel/groups/"+group+"/members")
+		path := q.Path
+		if len(q.Ops) > 0 && q.Ops[0].Op == zktest.OpCreate {
+			path, q = q.Ops[0].Path, &q.Ops[0]
+		}
+		members := strings.HasPrefix(path, "/kiel/groups/"+group+"/members")
 		if members && slices.Contains([]zktest.Op{zktest.OpCreate, zktest.OpCreate2, zktest.OpGetChildren2}, q.Op) {
 			return zktest.Action{Err: with}
 		}

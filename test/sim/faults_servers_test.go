@@ -163,7 +163,7 @@ func isClaim(r zktest.Request) bool   { return hasOp(r, zktest.OpCreate, "/owner
 func isRelease(r zktest.Request) bool { return hasOp(r, zktest.OpDelete, "/owners/") }
 
 func isJoin(r zktest.Request) bool {
-	return (r.Op == zktest.OpCreate || r.Op == zktest.OpCreate2) && strings.Contains(r.Path, "/members/")
+	return hasOp(r, zktest.OpCreate, "/members/") || (r.Op == zktest.OpCreate || r.Op == zktest.OpCreate2) && strings.Contains(r.Path, "/members/")
 }
 
 func hasOp(r zktest.Request, op zktest.Op, path string) bool {

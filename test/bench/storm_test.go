@@ -1,0 +1,158 @@
+package bench_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/test/servers"
+)
+
+var (
+	storms       = flag.String("storms", "200x2000", "storms of joins: members x partitions, each after a comma")
+	stormProfile = flag.String("storm-profile", "", "a file for a CPU profile of the storm")
+)
+
+// TestStorm measures what it costs that so many members join an empty group at once, in one process and on one server: until all
+// partitions are owned and all members know each other, and until one more member has its share.
+func TestStorm(t *testing.T) {
+	for _, name := range strings.Split(*storms, ",") {
+		t.Run(name, func(t *testing.T) {
+			var members, partitions int
+			if _, err := fmt.Sscanf(name, "%dx%d", &members, &partitions); err != nil {
+				t.Fatal(err)
+			}
+			storm(t, members, partitions)
+		})
+	}
+}
+
+// stormRig has the members of a storm.
+type stormRig struct {
+	t          *testing.T
+	partitions int
+	sessions   []*session.Session
+	owners     []*ownership.Owner
+	running    sync.WaitGroup
+}
+
+func storm(t *testing.T, members, partitions int) {
+	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{
+		Heap: "512m", Config: map[string]string{"4lw.commands.whitelist": "*", "maxClientCnxns": "0"},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &stormRig{t: t, partitions: partitions}
+	for i := range members {
+		r.add(zk, fmt.Sprintf("member-%04d.example", i))
+	}
+	defer r.running.Wait()
+	defer cancel()
+	before := now()
+	if *stormProfile != "" {
+		f, err := os.Create(*stormProfile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counted, began := figuresOf(t, zk), time.Now()
+	for i := range r.owners {
+		r.run(ctx, i)
+	}
+	all := r.awaitOwned(began, 3*time.Minute)
+	requests := figuresOf(t, zk)["zk_packets_received"] - counted["zk_packets_received"]
+	if *stormProfile != "" {
+		pprof.StopCPUProfile()
+	}
+	losses := r.losses()
+	time.Sleep(5 * time.Second)
+	heap := now().heap - before.heap
+
+	r.add(zk, "one-more.example")
+	began = time.Now()
+	r.run(ctx, members)
+	oneMore := r.awaitOwned(began, time.Minute)
+
+	time.Sleep(15 * time.Second)
+	counted = figuresOf(t, zk)
+	const calm = 20 * time.Second
+	time.Sleep(calm)
+	idle := float64(figuresOf(t, zk)["zk_packets_received"]-counted["zk_packets_received"]) / calm.Seconds() / float64(members+1)
+	t.Logf("%d members, %d partitions: all owned after %.2f s, %d requests, %d losses of trust until then and %d in all; one more has its share after %.2f s; "+
+		"%.2f requests a second and member while nothing changes; %.2f MB of heap a member", members, partitions, all.Seconds(), requests, losses, r.losses(),
+		oneMore.Seconds(), idle, float64(heap)/float64(members)/(1<<20))
+}
+
+// add makes a member.
+func (r *stormRig) add(zk *servers.ZooKeeper, name string) {
+	r.t.Helper()
+	seed := map[string][]int32{"orders": nil}
+	for id := range int32(r.partitions) {
+		seed["orders"] = append(seed["orders"], id)
+	}
+	s, err := session.New(zk.Addrs(), session.Options{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a, err := allocator.New(s, "storm", name, allocator.Options{Seed: seed, Topics: []string{"orders"}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	o, err := ownership.New(a, func(ctx context.Context, _ *ownership.Claim) error {
+		<-ctx.Done()
+		return nil
+	}, ownership.Options{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.sessions, r.owners = append(r.sessions, s), append(r.owners, o)
+}
+
+// run runs a member until ctx ends.
+func (r *stormRig) run(ctx context.Context, i int) {
+	for _, run := range []func(context.Context) error{r.sessions[i].Run, r.owners[i].Run} {
+		r.running.Go(func() {
+			if err := run(ctx); err != nil {
+				r.t.Error(err)
+			}
+		})
+	}
+}
+
+// awaitOwned returns how long after began all partitions were owned and divided evenly among all members.
+func (r *stormRig) awaitOwned(began time.Time, limit time.Duration) time.Duration {
+	r.t.Helper()
+	for time.Since(began) < limit {
+		owned, least, most := 0, r.partitions, 0
+		for _, o := range r.owners {
+			n := len(o.Owned())
+			owned, least, most = owned+n, min(least, n), max(most, n)
+		}
+		if owned == r.partitions && most-least <= 1 {
+			return time.Since(began)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	r.t.Fatalf("not all is owned after %v", limit)
+	return 0
+}
+
+// losses returns how often sessions have lost trust.
+func (r *stormRig) losses() (n uint64) {
+	for _, s := range r.sessions {
+		n += s.Stats().TrustLosses + s.Stats().Expirations
+	}
+	return n
+}
