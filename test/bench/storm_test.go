@@ -25,7 +25,7 @@ var (
 // TestStorm measures what it costs that so many members join an empty group at once, in one process and on one server: until all
 // partitions are owned and all members know each other, and until one more member has its share.
 func TestStorm(t *testing.T) {
-	for _, name := range strings.Split(*storms, ",") {
+	for name := range strings.SplitSeq(*storms, ",") {
 		t.Run(name, func(t *testing.T) {
 			var members, partitions int
 			if _, err := fmt.Sscanf(name, "%dx%d", &members, &partitions); err != nil {
