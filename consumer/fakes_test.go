@@ -281,7 +281,8 @@ func (f *fakeFetcher) open(_ context.Context, p kiel.Partition, offset int64, le
 	return s, nil
 }
 
-func (f *fakeFetcher) end() {}
+func (f *fakeFetcher) prepare([]kiel.Partition) {}
+func (f *fakeFetcher) end()                      {}
 
 func (f *fakeFetcher) edge(_ context.Context, _ kiel.Partition, from From) (int64, error) {
 	f.mu.Lock()
@@ -448,7 +449,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	}
 	c.committer = offsets.NewCommitter(offsets.Options{
 		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
-		Window: set.Window, CurrentID: cat.ID, Notify: c.notifyCommitted, Count: c.countCommit,
+		Window: set.Window, CurrentID: cat.ID, Place: c.place, Notify: c.notifyCommitted, Count: c.countCommit,
 		Report: func(err error, p kiel.Partition) { c.report.FailedOf(p, reporting.KindCommit, err) },
 		Logger: slog.New(slog.DiscardHandler), Errors: g.log,
 	})

@@ -45,6 +45,13 @@ func (f *kafkaFetcher) open(ctx context.Context, p kiel.Partition, offset int64,
 	return s, nil
 }
 
+// prepare connects to the leaders of partitions that are to be opened soon.
+func (f *kafkaFetcher) prepare(ps []kiel.Partition) {
+	for topic, ids := range byTopic(ps) {
+		f.reading.Prepare(topic, ids)
+	}
+}
+
 // end stops the fetcher. It aborts the connections, so that a running dial or handshake ends.
 func (f *kafkaFetcher) end() {
 	f.stop()

@@ -250,6 +250,7 @@ func (m *membership) run() {
 	background.Go(func() { m.watchStumbled(m.life) })
 	background.Go(func() { m.watchEnd(m.ctx) })
 	background.Go(func() { m.watchPlans(m.ctx) })
+	background.Go(func() { m.prepare(m.ctx) })
 	defer context.AfterFunc(m.ctx, m.driver.stop)()
 	asked := make(chan struct{}, 1)
 	background.Go(func() { m.watcher(asked).Run(m.ctx) })

@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/internal/operr"
 )
 
-// position determines the start position, opens the tracker there, and commits it. The commit has two reasons: a policy must not
-// choose twice, and the commit of a former owner may arrive late.
+// position determines the start position, opens the tracker there, and commits it unless that is not needed (isStored). The commit has
+// two reasons: a policy must not choose twice, and Kafka may refuse commits of this group.
 func (o *opening) position(ctx context.Context) (int64, error) {
 	o.enter(atTopic)
 	if err := o.describe(ctx); err != nil {
@@ -47,7 +47,10 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 	default:
 		text = found.Text
 	}
-	if err := o.track(ctx, s, text); err != nil {
+	o.member.learnTree(ctx, o.claim.Incarnation())
+	if o.isStored(found, s) {
+		o.found(s, text)
+	} else if err := o.track(ctx, s, text); err != nil {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
 		return 0, err
 	}
@@ -163,10 +166,27 @@ func (o *opening) leavesAlone(reason string) bool {
 	return o.isFenced() && (reason == "" || o.member.policy.from == Earliest)
 }
 
+// isStored returns whether the start position need not be committed: a member of this group has stored it with all that this member
+// would store but its token, of the same topic, in this tree and this cluster, and Kafka takes commits of this member. A commit of a
+// former owner that arrives from now on is one that the repeats find, as they find one that arrives after a commit of the start
+// position. The first repeat also commits what is found here, so that offsets of partitions that change hands do not expire.
+func (o *opening) isStored(found offsets.Stored, s start) bool {
+	here := o.member.place(o.claim.Incarnation())
+	return !o.isFenced() && s.line.Reason == "" && found.Ours && o.topicID != (sarama.Uuid{}) && found.TopicID == o.topicID &&
+		here.Tree != (offsets.ID{}) && here.Cluster != (offsets.ID{}) && found.Place == here && !o.isCopied(found) &&
+		found.FirstPartitions == s.firstPartitions && found.Began.Equal(s.began) && o.member.committer.Accepts()
+}
+
+// found opens the tracker at s, which is stored.
+func (o *opening) found(s start, text string) {
+	o.tracker = o.member.committer.OpenFound(o.tp, o.claim, o.topicID, s.offset, text)
+	o.tracker.SetBeginning(s.firstPartitions, s.began)
+	o.tracker.SetStartLeaderEpoch(o.leaderEpoch)
+}
+
 // track opens the tracker at s and commits the start position.
 func (o *opening) track(ctx context.Context, s start, text string) error {
 	o.enter(atStart)
-	o.member.learnTree(ctx, o.claim.Incarnation())
 	open := o.member.committer.Open
 	if o.leavesAlone(s.line.Reason) {
 		open = o.member.committer.OpenStored

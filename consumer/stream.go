@@ -14,6 +14,8 @@ type fetcher interface {
 	// error is sarama.ErrOffsetOutOfRange when Kafka does not have that offset, and a fetch.TruncatedError when the first answer
 	// shows that the log before offset was truncated.
 	open(ctx context.Context, p kiel.Partition, offset int64, leaderEpoch int32) (stream, error)
+	// prepare connects to the leaders of partitions that are to be opened soon, as far as they are known. It does not block.
+	prepare(ps []kiel.Partition)
 	// end closes all partitions and connections, and returns when they are closed.
 	end()
 }

@@ -80,6 +80,35 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	return p, nil
 }
 
+// Prepare connects to the leaders of partitions that are to be opened soon, as far as they are known. It does not block. What fails is
+// tried again when they are opened, and reported then.
+func (f *Fetcher) Prepare(topic string, ids []int32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.running {
+		return
+	}
+	f.all.Go(func() {
+		for _, id := range ids {
+			if leader, _, err := f.cluster.Leader(topic, id); err == nil {
+				f.connect(leader)
+			}
+		}
+	})
+}
+
+// connect has the link to a broker connect that carries the first request for a partition, if it is not connected.
+func (f *Fetcher) connect(at Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.running {
+		return
+	}
+	n := f.node(at)
+	n.links[0].early = true
+	n.wake()
+}
+
 // Run fetches until ctx ends. Then it closes all partitions and connections, and waits for all goroutines, also for those that
 // call the Cluster or dial. A second call returns [kiel.ErrRunTwice].
 func (f *Fetcher) Run(ctx context.Context) error {

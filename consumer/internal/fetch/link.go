@@ -23,6 +23,7 @@ type link struct {
 	request *request      // the request in flight; nil for none
 	poll    time.Duration // how long the last short poll waited
 	conn    *conn         // nil for none
+	early   bool          // a connection is to be opened though there is nothing to fetch yet
 	stopped bool
 }
 
@@ -47,6 +48,10 @@ func (l *link) run(ctx context.Context) {
 			l.deliver(ctx, req, resp, err, l.received.Load()-req.before)
 			continue
 		}
+		if l.isEarly() {
+			l.prepare()
+			continue
+		}
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
@@ -66,15 +71,10 @@ func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
 	req.before = l.received.Load()
 	opened := true
 	if l.broker == nil {
-		l.failure.Store(nil)
-		l.silence.Store(int64(silence))
-		l.broker = sarama.NewBroker(l.node.at.Addr)
-		if err := l.broker.Open(l.config); err != nil {
-			l.broker = nil
+		var err error
+		if opened, err = l.open(); err != nil {
 			return nil, err
 		}
-		opened, _ = l.broker.Connected() // waits until the connection is open, or can't be opened; Fetch returns the error
-		opened = opened && l.failure.Load() == nil
 	}
 	l.silence.Store(int64(req.silence))
 	req.before = l.received.Load()
@@ -93,6 +93,36 @@ func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
 		return nil, err
 	}
 	return nil, &decodingError{err}
+}
+
+// open opens the connection. opened is false if it can't be opened: then Fetch returns the error.
+func (l *link) open() (opened bool, err error) {
+	l.failure.Store(nil)
+	l.silence.Store(int64(silence))
+	l.broker = sarama.NewBroker(l.node.at.Addr)
+	if err := l.broker.Open(l.config); err != nil {
+		l.broker = nil
+		return false, err
+	}
+	opened, _ = l.broker.Connected() // waits until the connection is open, or can't be opened
+	return opened && l.failure.Load() == nil, nil
+}
+
+// isEarly returns whether a connection is to be opened though there is nothing to fetch yet. It returns true once for each connect.
+func (l *link) isEarly() bool {
+	l.node.of.mu.Lock()
+	defer l.node.of.mu.Unlock()
+	early := l.early
+	l.early = false
+	return early && l.broker == nil
+}
+
+// prepare opens the connection, before there is something to fetch.
+func (l *link) prepare() {
+	l.maxWait.Store(0)
+	if opened, err := l.open(); err == nil && !opened {
+		l.disconnect()
+	}
 }
 
 // Dial opens the connection. sarama calls it.

@@ -54,6 +54,8 @@ type Committer struct {
 	mu       sync.RWMutex
 	trackers map[kiel.Partition]*Tracker
 	storedAt time.Time // when an offset was stored last; zero before the first
+
+	acceptedAt time.Time // when the newest request was answered, if all of its offsets were stored; else zero
 }
 
 // Options of a [Committer]. All but Auto and Window must be set.
@@ -143,6 +145,27 @@ func (c *Committer) OpenStored(p kiel.Partition, claim Claim, topicID sarama.Uui
 	t.LeaveAlone()
 	c.register(t)
 	return t
+}
+
+// OpenFound is Open at an offset that the store has, with what this claim would commit with it but for its token. It is not committed
+// until the first repeat, unless the user marks or resets.
+func (c *Committer) OpenFound(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
+	t := c.newTracker(p, claim, topicID, offset, text)
+	t.dirty, t.beganAt = false, t.storedAt
+	t.storedAt = time.Time{} // nobody knows how old the offset is
+	c.register(t)
+	return t
+}
+
+// acceptedFor is how long a commit that was stored says that Kafka takes commits.
+const acceptedFor = time.Minute
+
+// Accepts returns whether the store takes commits of this member, as far as is known without asking: it has taken the newest one, not
+// long ago. It does not block.
+func (c *Committer) Accepts() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return !c.acceptedAt.IsZero() && time.Since(c.acceptedAt) < acceptedFor
 }
 
 func (c *Committer) newTracker(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
@@ -384,11 +407,16 @@ func (c *Committer) Backlog() Backlog {
 	return b
 }
 
-// stored sets the time at which an offset was stored last.
-func (c *Committer) stored(at time.Time) {
+// answered takes note of an answer to a request: whether an offset was stored, and whether one was refused.
+func (c *Committer) answered(at time.Time, stored, refused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.storedAt = at
+	if stored {
+		c.storedAt, c.acceptedAt = at, at
+	}
+	if refused {
+		c.acceptedAt = time.Time{}
+	}
 }
 
 // flush commits trackers and reports refusals. They are in one request, but for Trackers of one partition, each of which has a
@@ -433,7 +461,7 @@ func (c *Committer) send(ctx context.Context, trackers []*Tracker, contents map[
 	results := c.commit(ctx, pending)
 	c.storing.Store(false)
 	now := time.Now()
-	stored := false
+	stored, refused := false, false
 	for _, p := range pending {
 		t := p.tracker
 		err := results[t.partition]
@@ -453,12 +481,11 @@ func (c *Committer) send(ctx context.Context, trackers []*Tracker, contents map[
 			c.notify(p, true)
 			continue
 		}
+		refused = refused || !Fenced(err)
 		c.notify(p, false)
 		if ctx.Err() == nil && !Fenced(err) && p.content != restored { // ownership reports the end of a claim, release a failed restore
 			c.options.Report(err, t.partition)
 		}
 	}
-	if stored {
-		c.stored(now)
-	}
+	c.answered(now, stored, refused)
 }

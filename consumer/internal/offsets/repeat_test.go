@@ -110,6 +110,84 @@ func TestRepeatsWriteSeldom(t *testing.T) {
 	})
 }
 
+// A start position that was found is committed with the first repeat, which finds what came late as any repeat does: until then nobody knows
+// how old it is, and Kafka deletes old ones. A mark, and the release, make that unnecessary.
+func TestFoundStartIsCommittedWithTheFirstRepeat(t *testing.T) {
+	id := sarama.Uuid{1}
+	for name, c := range map[string]struct {
+		late Stored // arrives after the offset was found
+		want int64
+	}{
+		"nothing":            {Stored{Offset: 42, TopicID: id, Token: 6, Ours: true}, 42},
+		"a lower offset":     {Stored{Offset: 15, TopicID: id, Token: 6, Ours: true}, 42},
+		"a higher offset":    {Stored{Offset: 50, TopicID: id, Token: 6, Ours: true}, 50},
+		"it is deleted":      {Stored{Offset: -1}, 42},
+		"of a deleted topic": {Stored{Offset: 99, TopicID: sarama.Uuid{2}, Token: 6, Ours: true}, 42},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+				p := tp("t", 0)
+				store.Set(map[kiel.Partition]Stored{p: c.late})
+				tr := cm.OpenFound(p, newClaim(t), id, 42, "")
+				if _, _, dirty := tr.Marked(); dirty {
+					t.Error("it is to be committed")
+				}
+				time.Sleep(sessionTimeout - time.Second)
+				if n := len(store.Commits()); n != 0 {
+					t.Errorf("%d commits before the first repeat", n)
+				}
+				time.Sleep(3 * time.Second)
+				if got := store.Get(p); got.Offset != c.want || got.Token != 7 {
+					t.Errorf("stored %+v, want %d under the new token", got, c.want)
+				}
+				time.Sleep(time.Hour)
+				if n := len(store.Commits()); n != 1 {
+					t.Errorf("%d commits in an hour, want one", n)
+				}
+			})
+		})
+	}
+}
+
+// What an audit finds is compared with a start position that was found, as with one that was committed.
+func TestFoundStartIsAudited(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		tr := cm.OpenFound(tp("t", 0), newClaim(t), sarama.Uuid{1}, 42, "")
+		time.Sleep(time.Millisecond)
+		if !tr.beganBefore(time.Now()) {
+			t.Error("an audit does not look at it")
+		}
+	})
+}
+
+// Kafka takes commits as far as is known if it has taken the newest one, within the last minute.
+func TestAccepts(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		if cm.Accepts() {
+			t.Error("nothing was committed")
+		}
+		tr := openAt(t, cm, tp("t", 0), 42)
+		if !cm.Accepts() {
+			t.Error("an offset was stored")
+		}
+		store.Refuse = func(OffsetCommit) error { return ErrGroupInUse }
+		tr.Mark(43, "")
+		time.Sleep(2 * time.Second)
+		if cm.Accepts() {
+			t.Error("the newest commit was refused")
+		}
+		store.Refuse = nil
+		time.Sleep(2 * time.Second)
+		if !cm.Accepts() {
+			t.Error("an offset was stored again")
+		}
+		time.Sleep(acceptedFor)
+		if cm.Accepts() {
+			t.Error("that was long ago")
+		}
+	})
+}
+
 // A store that does not answer a repeat's question holds up no commit.
 func TestSilentReadHoldsUpNoCommit(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {

@@ -57,8 +57,8 @@ type Tracker struct {
 	used      bool           // the user has marked or reset since the partition was opened
 	passed    bool           // next has passed offsets without messages before the first message, and is to be committed
 	committed position       // the committed position
-	storedAt  time.Time      // when an offset was stored last, or the partition was opened
-	beganAt   time.Time      // when an offset was stored first; zero before that
+	storedAt  time.Time      // when an offset was stored last, or the partition was opened; zero after OpenFound before the first
+	beganAt   time.Time      // when an offset was stored first, or found; zero before that
 	repeats   []time.Time    // when the position is to be committed again, in order
 	leftAlone bool           // another program has stored an offset, so no commit is repeated
 	last      *pendingCommit // the newest commit; nil before the first

@@ -1,0 +1,49 @@
+package fetch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func dials(c *fakeCluster) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dials
+}
+
+// Prepare connects to the leader before a partition is opened, which then uses that connection. Nothing is asked on it meanwhile.
+func TestPrepareConnects(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *fakeCluster, x *Fetcher) {
+		c.add(0, batch{values: vals(3)})
+		synctest.Wait() // Run has begun
+		x.Prepare("t", []int32{0})
+		synctest.Wait()
+		if n := dials(c); n != 1 {
+			t.Errorf("%d connections before the partition is opened, want 1", n)
+		}
+		x.Prepare("t", []int32{0, 7})
+		synctest.Wait()
+		p := open(t, x, 0, 0, -1)
+		defer p.Close()
+		same(t, offsets(t, p, 3), seq(0, 3))
+		if n := dials(c); n != 1 {
+			t.Errorf("%d connections, want 1", n)
+		}
+	})
+}
+
+// A connection that Prepare can't open is tried again when the partition is opened.
+func TestPrepareThatFails(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *fakeCluster, x *Fetcher) {
+		c.add(0, batch{values: vals(3)})
+		c.change(func() { c.down[1] = true })
+		synctest.Wait()
+		x.Prepare("t", []int32{0})
+		time.Sleep(time.Second)
+		c.change(func() { c.down[1] = false })
+		p := open(t, x, 0, 0, -1)
+		defer p.Close()
+		same(t, offsets(t, p, 3), seq(0, 3))
+	})
+}
