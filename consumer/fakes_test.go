@@ -282,7 +282,7 @@ func (f *fakeFetcher) open(_ context.Context, p kiel.Partition, offset int64, le
 }
 
 func (f *fakeFetcher) prepare([]kiel.Partition) {}
-func (f *fakeFetcher) end()                      {}
+func (f *fakeFetcher) end()                     {}
 
 func (f *fakeFetcher) edge(_ context.Context, _ kiel.Partition, from From) (int64, error) {
 	f.mu.Lock()

@@ -48,7 +48,7 @@ func TestStartThatIsStoredIsNotCommitted(t *testing.T) {
 		"began long ago":                {change: func(_ *rig, s *offsets.Stored) { s.Began = began.Add(-time.Hour) }, commits: 1},
 		"nothing":                       {change: func(_ *rig, s *offsets.Stored) { *s = offsets.Stored{Offset: -1} }, commits: 1},
 		"Fence":                         {options: func(o *Options) { o.Fence = func(_ context.Context, _ string, _ int32) error { return nil } }},
-		"nothing was stored for long":   {change: func(*rig, *offsets.Stored) { time.Sleep(time.Minute) }, commits: 1},
+		"nothing was stored for long":   {change: func(*rig, *offsets.Stored) { time.Sleep(time.Minute + time.Second/2) }, commits: 1},
 		"the newest commit was refused": {refused: true, commits: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -207,9 +207,42 @@ func TestThousandPartitions(t *testing.T) {
 	})
 }
 
+// Partitions that are given up together are claimed one round trip after the next owner has heard that their claims are gone: it reads
+// none of them again, does not list them, and no partition waits for another's answer.
+func TestHandOverOfManyTakesFewRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		const drain, way = 200 * time.Millisecond, 10 * time.Millisecond
+		w.assign(map[string]string{"a": items(40)})
+		a := w.join("a", memberOptions{drain: drain})
+		a.owns(5*time.Second, items(40))
+		b := w.join("b", memberOptions{})
+		time.Sleep(time.Second)
+		w.nw.Delay(way)
+		began, lists := time.Now(), w.srv.Stats().Requests[opList]
+		w.assign(map[string]string{"b": items(40)})
+		b.owns(5*time.Second, items(40))
+		if n := w.srv.Stats().Requests[opList] - lists; n != 2 {
+			t.Errorf("%d lists, want those of claims and epochs when the plan has come", n)
+		}
+		var last time.Time
+		for i := range 40 {
+			claimed, _ := w.journal.last("b", ownership.Claimed, kiel.Partition{Topic: "t", ID: int32(i)})
+			if claimed.at.After(last) {
+				last = claimed.at
+			}
+		}
+		if took := last.Sub(began); took > drain+8*way { // half of these if no release and no claim goes alone
+			t.Errorf("claimed after %v: %v for the handlers, and %v", took, drain, took-drain)
+		}
+	})
+}
+
 // Operations, by ZooKeeper's numbers.
 const (
 	opGet   = 4
+	opList  = 12
 	opMulti = 14
 )
 

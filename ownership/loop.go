@@ -3,6 +3,7 @@ package ownership
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ const (
 
 const (
 	workers  = 4                // requests of each sort under way at a time
+	few      = 2                // … if they have less than a multi
 	maxRetry = 30 * time.Second // between two tries of a request or handler that fails
 	minRetry = 100 * time.Millisecond
 	inboxLen = 256
@@ -96,6 +98,7 @@ func (l *loop) handle(ctx context.Context) {
 		select {
 		case f := <-l.inbox:
 			f()
+			runtime.Gosched() // what is about to give another input, as the handlers that return together, does so first
 			l.drainInbox()
 		case <-end:
 			end, stop = nil, nil

@@ -26,6 +26,7 @@ type part struct {
 	returns  int       // of handlers that returned too early, in a row
 	vanished int       // of claims that somebody ended before they were steady, in a row
 	refused  time.Time // since when the release is refused
+	freed    bool      // another's claim was waited for, and is gone
 
 	notes
 }

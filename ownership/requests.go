@@ -21,10 +21,11 @@ type queue struct {
 
 func (q *queue) add(p *part) { q.parts = append(q.parts, p) }
 
-// ready says whether there is something for a worker: whatever there is when none is
-// at work, else as much as a multi has. Meanwhile the next batch grows.
+// ready says whether there is something for a worker: whatever there is when one at most is at work, else as much as a multi has.
+// Meanwhile the next batch grows. Of partitions that are given up together, or become free, the first goes alone; the others are not to
+// wait for its answer.
 func (q *queue) ready() bool {
-	return len(q.parts) > 0 && q.workers == 0 || len(q.parts) >= claims.BatchSize && q.workers < workers
+	return len(q.parts) > 0 && q.workers < few || len(q.parts) >= claims.BatchSize && q.workers < workers
 }
 
 // flush hands the requests that inputs have queued to workers.
@@ -92,6 +93,8 @@ func (l *loop) found(p *part, inc *session.Incarnation, f claims.Finding) {
 		in = machine.UnansweredAgain
 	case p.Claim == machine.Releasing:
 		in = l.released(p, inc, f)
+	case p.Claim == machine.Waiting:
+		p.freed = f.Fate == claims.Gone
 	}
 	l.take(p, in, f.Err)
 }
@@ -141,16 +144,25 @@ func (l *loop) request(q *queue, inc *session.Incarnation, parts []*part, work f
 	})
 }
 
+// worthListing is how many claims are worth one list of all, which saves as many requests that are refused. Claims that were waited for
+// do not count.
+const worthListing = 4
+
 func (l *loop) sendClaims(parts []*part) {
 	inc := l.inc
-	origins := make(map[kiel.Partition]origin, len(parts))
+	origins, unseen := make(map[kiel.Partition]origin, len(parts)), 0
 	for _, p := range parts {
+		if !p.freed {
+			unseen++
+		}
+		p.freed = false
 		l.sent[p.id] = true
 		p.origin = l.origin(p)
 		origins[p.id] = p.origin
 	}
+	list := unseen >= worthListing
 	l.request(&l.claims, inc, parts, func(found func(...claims.Finding)) {
-		l.wire.Claim(l.io, inc, ids(parts), l.o.records(inc, origins), found)
+		l.wire.Claim(l.io, inc, ids(parts), list, l.o.records(inc, origins), found)
 	})
 }
 

@@ -62,10 +62,11 @@ func New(paths Paths, id string) *Wire {
 // Data returns those of ids that are still to be claimed, and the data of their claims, right before these are sent.
 type Data func(ids []kiel.Partition) ([]kiel.Partition, []Record)
 
-// Claim claims ids, and tells found what became of each, of some at a time.
-func (w *Wire) Claim(ctx context.Context, inc *session.Incarnation, ids []kiel.Partition, data Data, found func(...Finding)) {
+// Claim claims ids, and tells found what became of each, of some at a time. With list it lists all claims first, and leaves out those
+// that there are.
+func (w *Wire) Claim(ctx context.Context, inc *session.Incarnation, ids []kiel.Partition, list bool, data Data, found func(...Finding)) {
 	r := &round{Wire: w, inc: inc, found: found}
-	r.look(ctx, len(ids) >= worthListing, len(w.missing(ids)) > 1)
+	r.look(ctx, list, len(w.missing(ids)) > 1)
 	ids = r.makeEpochs(ctx, r.leaveOut(ids))
 	sending[kiel.Partition]{
 		inc: inc,
@@ -80,9 +81,6 @@ func (w *Wire) Claim(ctx context.Context, inc *session.Incarnation, ids []kiel.P
 	}.send(ctx, ids)
 	r.tell()
 }
-
-// worthListing is how many claims are worth one list of all: it saves as many requests that are refused.
-const worthListing = 4
 
 // round is one round of claims.
 type round struct {

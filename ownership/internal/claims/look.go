@@ -138,6 +138,9 @@ func (w *Wire) Await(ctx context.Context, inc *session.Incarnation, id kiel.Part
 		}
 		select {
 		case <-watch.C():
+			if watch.Deleted() { // if there is another claim by now, ours is refused, and waited for again
+				return Finding{ID: id, Fate: Gone}
+			}
 		case <-ctx.Done():
 			watch.Stop()
 			return Finding{ID: id, Fate: Unsent}
