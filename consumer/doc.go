@@ -35,10 +35,10 @@
 // fails with ErrTopicInUse while a member asks for the topic by name. A member that asks by pattern adds the topic again, if
 // Kafka has it.
 //
-// A partition is opened in this order: claim → Options.Fence → read the committed offset → commit the start position, unless it is
-// stored already → read. It
-// is closed in this order: Messages ends → the handler returns → its marks are committed → the claim is released. When a call
-// ends and the member stays, the claim is not released: the next call opens the partition again, from Options.Fence on.
+// A partition is opened in this order: claim → Options.Fence → read the committed offset → commit the start position, unless it
+// is stored already → read. It is closed in this order: Messages ends → the handler returns → its marks are committed → the claim
+// is released. When a call ends and the member stays, the claim is not released: the next call opens the partition again, from
+// Options.Fence on.
 //
 // # Eager and incremental sessions
 //
@@ -158,10 +158,10 @@
 //     [Session].
 //   - A start position that comes from a policy (see Where a group starts, or a reset), or from a mark or reset of Setup, is
 //     committed before the first message is handed out, so that it is not decided twice. One that comes from a stored offset is
-//     committed then, too, but for an offset that a member of this group has stored just so: of the same topic, with the ids of this
-//     ZooKeeper tree and this cluster. That one is committed a session timeout later, if nothing was marked by then. With Options.Fence it is committed only if
-//     new groups start at the end and the policy has chosen it. Each start by policy is in the log, as a warning unless it is that
-//     of a new group that skips nothing. Starts within a second share one line with the
+//     committed then, too, but for an offset that a member of this group has stored just so: of the same topic, with the ids of
+//     this ZooKeeper tree and this cluster. That one is committed a session timeout later, if nothing was marked by then. With
+//     Options.Fence it is committed only if new groups start at the end and the policy has chosen it. Each start by policy is in
+//     the log, as a warning unless it is that of a new group that skips nothing. Starts within a second share one line with the
 //     reason, their number, and the first partitions with their offsets. kiel_consumer_offset_resets_total counts them by reason:
 //     "none" (no offset was committed), "out_of_range", "truncated" (an unclean leader election) or "recreated" (the topic is
 //     another one).
@@ -223,12 +223,13 @@
 //
 //   - Kafka does not fence commits: the last write wins. Four things make a late commit harmless, not impossible: trust, short
 //     TCP timeouts, connections that are aborted when trust ends, and the repeats. A repeat reads the stored offset right before
-//     it writes. A commit of another program in between is overwritten. A late commit has what a former owner has done, so a crash
-//     before the repeat costs a second reading at most. docs/semantics.md has the argument, under "Late commits".
+//     it writes. A commit of another program in between is overwritten. A late commit has what a former owner has done, so a
+//     crash before the repeat costs a second reading at most. docs/semantics.md has the argument, under "Late commits".
 //
 //   - Nothing is shared with members of Kafka's own group protocol. While some are in the group of this name, nothing is opened
-//     ([ErrGroupInUse]); nor is it while Kafka has a share group of this name. A member of which Kafka has stored an offset notices that at
-//     its next commit, or after a minute, and opens partitions until then. With Options.Fence that is not noticed.
+//     ([ErrGroupInUse]); nor is it while Kafka has a share group of this name. A member of which Kafka has stored an offset
+//     notices that at its next commit, or after a minute, and opens partitions until then. With Options.Fence that is not
+//     noticed.
 //
 //   - After an unclean leader election messages may be missed that replaced others at offsets already read, if there is no leader
 //     epoch to compare. That is so if Config.Version is older than 2.1, if retention or compaction has removed the record batch

@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/internal/operr"
 )
 
-// position determines the start position, opens the tracker there, and commits it unless that is not needed (isStored). The commit has
-// two reasons: a policy must not choose twice, and Kafka may refuse commits of this group.
+// position determines the start position, opens the tracker there, and commits it unless that is not needed (isStored). The
+// commit has two reasons: a policy must not choose twice, and Kafka may refuse commits of this group.
 func (o *opening) position(ctx context.Context) (int64, error) {
 	o.enter(atTopic)
 	if err := o.describe(ctx); err != nil {
@@ -166,10 +166,11 @@ func (o *opening) leavesAlone(reason string) bool {
 	return o.isFenced() && (reason == "" || o.member.policy.from == Earliest)
 }
 
-// isStored returns whether the start position need not be committed: a member of this group has stored it with all that this member
-// would store but its token, of the same topic, in this tree and this cluster, and Kafka takes commits of this member. A commit of a
-// former owner that arrives from now on is one that the repeats find, as they find one that arrives after a commit of the start
-// position. The first repeat also commits what is found here, so that offsets of partitions that change hands do not expire.
+// isStored returns whether the start position need not be committed: a member of this group has stored it with all that this
+// member would store but its token, of the same topic, in this tree and this cluster, and Kafka takes commits of this member. A
+// commit of a former owner that arrives from now on is one that the repeats find, as they find one that arrives after a commit of
+// the start position. The first repeat also commits what is found here, so that offsets of partitions that change hands do not
+// expire.
 func (o *opening) isStored(found offsets.Stored, s start) bool {
 	here := o.member.place(o.claim.Incarnation())
 	return !o.isFenced() && s.line.Reason == "" && found.Ours && o.topicID != (sarama.Uuid{}) && found.TopicID == o.topicID &&

@@ -9,12 +9,13 @@ import (
 	"github.com/kielgo/kiel/allocator"
 )
 
-// preparedAge is the age up to which descriptions of topics do for partitions that are about to be claimed: an opening takes those that
-// are a second old (describe).
+// preparedAge is the age up to which descriptions of topics do for partitions that are about to be claimed: an opening takes
+// those that are a second old (describe).
 const preparedAge = 500 * time.Millisecond
 
-// prepare readies, for each plan that gives partitions to this member, what their openings need and what does not depend on the claims:
-// the descriptions of topics, the tree's ID, and connections to leaders. The former owners drain meanwhile. It returns when ctx ends.
+// prepare readies, for each plan that gives partitions to this member, what their openings need and what does not depend on the
+// claims: the descriptions of topics, the tree's ID, and connections to leaders. The former owners drain meanwhile. It returns
+// when ctx ends.
 func (m *membership) prepare(ctx context.Context) {
 	for s := range m.allocator.Updates(ctx) {
 		if ps := m.gains(s); len(ps) > 0 {

@@ -15,8 +15,8 @@ import (
 
 // placed has the members of a rig know in which tree and cluster they are.
 func placed(r *rig) offsets.Place {
-	r.membership.kafka = &kafka{}
-	r.membership.kafka.cluster.answered(new("cluster"))
+	r.kafka = &kafka{}
+	r.kafka.cluster.answered(new("cluster"))
 	r.cluster = "cluster"
 	r.tree.store(nil, offsets.ID{7})
 	return offsets.Place{Tree: offsets.ID{7}, Cluster: offsets.ClusterID("cluster")}

@@ -207,8 +207,8 @@ func TestThousandPartitions(t *testing.T) {
 	})
 }
 
-// Partitions that are given up together are claimed one round trip after the next owner has heard that their claims are gone: it reads
-// none of them again, does not list them, and no partition waits for another's answer.
+// Partitions that are given up together are claimed one round trip after the next owner has heard that their claims are gone: it
+// reads none of them again, does not list them, and no partition waits for another's answer.
 func TestHandOverOfManyTakesFewRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

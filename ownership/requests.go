@@ -22,8 +22,8 @@ type queue struct {
 func (q *queue) add(p *part) { q.parts = append(q.parts, p) }
 
 // ready says whether there is something for a worker: whatever there is when one at most is at work, else as much as a multi has.
-// Meanwhile the next batch grows. Of partitions that are given up together, or become free, the first goes alone; the others are not to
-// wait for its answer.
+// Meanwhile the next batch grows. Of partitions that are given up together, or become free, the first goes alone; the others are
+// not to wait for its answer.
 func (q *queue) ready() bool {
 	return len(q.parts) > 0 && q.workers < few || len(q.parts) >= claims.BatchSize && q.workers < workers
 }
@@ -144,8 +144,8 @@ func (l *loop) request(q *queue, inc *session.Incarnation, parts []*part, work f
 	})
 }
 
-// worthListing is how many claims are worth one list of all, which saves as many requests that are refused. Claims that were waited for
-// do not count.
+// worthListing is how many claims are worth one list of all, which saves as many requests that are refused. Claims that were
+// waited for do not count.
 const worthListing = 4
 
 func (l *loop) sendClaims(parts []*part) {

@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/internal/eventlog"
 )
 
-// zookeeperTrip is the time from a request to ZooKeeper to its answer. One to Kafka takes none in these tests: sarama holds a lock
-// until the answer is there, and virtual time stands still while somebody waits for a lock.
+// zookeeperTrip is the time from a request to ZooKeeper to its answer. One to Kafka takes none in these tests: sarama holds a
+// lock until the answer is there, and virtual time stands still while somebody waits for a lock.
 const zookeeperTrip = 2 * time.Millisecond
 
 // handover is a group whose partitions get a message each 5 ms until the test ends. It notes what is asked of Kafka, and when.
@@ -75,9 +75,9 @@ func (h *handover) leave(leaver, taker *member, partitions int) (began int64, no
 	return began, noted
 }
 
-// What the next owner of partitions does after their claims is what must come after them: it asks Kafka for the stored offsets, of many
-// partitions at a time, and fetches. Topics are asked about while it waits for the claims, and the stored offsets, which are as it would store
-// them, are not stored again.
+// What the next owner of partitions does after their claims is what must come after them: it asks Kafka for the stored offsets,
+// of many partitions at a time, and fetches. Topics are asked about while it waits for the claims, and the stored offsets, which
+// are as it would store them, are not stored again.
 func TestHandOverAsksOnlyForOffsets(t *testing.T) {
 	const partitions = 8
 	bubble(t, func(t *testing.T) {

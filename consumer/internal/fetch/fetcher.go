@@ -80,8 +80,8 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	return p, nil
 }
 
-// Prepare connects to the leaders of partitions that are to be opened soon, as far as they are known. It does not block. What fails is
-// tried again when they are opened, and reported then.
+// Prepare connects to the leaders of partitions that are to be opened soon, as far as they are known. It does not block. What
+// fails is tried again when they are opened, and reported then.
 func (f *Fetcher) Prepare(topic string, ids []int32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -108,7 +108,8 @@ func (l *link) open() (opened bool, err error) {
 	return opened && l.failure.Load() == nil, nil
 }
 
-// isEarly returns whether a connection is to be opened though there is nothing to fetch yet. It returns true once for each connect.
+// isEarly returns whether a connection is to be opened though there is nothing to fetch yet. It returns true once for each
+// connect.
 func (l *link) isEarly() bool {
 	l.node.of.mu.Lock()
 	defer l.node.of.mu.Unlock()

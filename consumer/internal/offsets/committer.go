@@ -147,8 +147,8 @@ func (c *Committer) OpenStored(p kiel.Partition, claim Claim, topicID sarama.Uui
 	return t
 }
 
-// OpenFound is Open at an offset that the store has, with what this claim would commit with it but for its token. It is not committed
-// until the first repeat, unless the user marks or resets.
+// OpenFound is Open at an offset that the store has, with what this claim would commit with it but for its token. It is not
+// committed until the first repeat, unless the user marks or resets.
 func (c *Committer) OpenFound(p kiel.Partition, claim Claim, topicID sarama.Uuid, offset int64, text string) *Tracker {
 	t := c.newTracker(p, claim, topicID, offset, text)
 	t.dirty, t.beganAt = false, t.storedAt
@@ -160,8 +160,8 @@ func (c *Committer) OpenFound(p kiel.Partition, claim Claim, topicID sarama.Uuid
 // acceptedFor is how long a commit that was stored says that Kafka takes commits.
 const acceptedFor = time.Minute
 
-// Accepts returns whether the store takes commits of this member, as far as is known without asking: it has taken the newest one, not
-// long ago. It does not block.
+// Accepts returns whether the store takes commits of this member, as far as is known without asking: it has taken the newest one,
+// not long ago. It does not block.
 func (c *Committer) Accepts() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

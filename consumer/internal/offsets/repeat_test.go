@@ -110,8 +110,8 @@ func TestRepeatsWriteSeldom(t *testing.T) {
 	})
 }
 
-// A start position that was found is committed with the first repeat, which finds what came late as any repeat does: until then nobody knows
-// how old it is, and Kafka deletes old ones. A mark, and the release, make that unnecessary.
+// A start position that was found is committed with the first repeat, which finds what came late as any repeat does: until then
+// nobody knows how old it is, and Kafka deletes old ones. A mark, and the release, make that unnecessary.
 func TestFoundStartIsCommittedWithTheFirstRepeat(t *testing.T) {
 	id := sarama.Uuid{1}
 	for name, c := range map[string]struct {
@@ -151,7 +151,7 @@ func TestFoundStartIsCommittedWithTheFirstRepeat(t *testing.T) {
 
 // What an audit finds is compared with a start position that was found, as with one that was committed.
 func TestFoundStartIsAudited(t *testing.T) {
-	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
 		tr := cm.OpenFound(tp("t", 0), newClaim(t), sarama.Uuid{1}, 42, "")
 		time.Sleep(time.Millisecond)
 		if !tr.beganBefore(time.Now()) {

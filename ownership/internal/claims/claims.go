@@ -62,8 +62,8 @@ func New(paths Paths, id string) *Wire {
 // Data returns those of ids that are still to be claimed, and the data of their claims, right before these are sent.
 type Data func(ids []kiel.Partition) ([]kiel.Partition, []Record)
 
-// Claim claims ids, and tells found what became of each, of some at a time. With list it lists all claims first, and leaves out those
-// that there are.
+// Claim claims ids, and tells found what became of each, of some at a time. With list it lists all claims first, and leaves out
+// those that there are.
 func (w *Wire) Claim(ctx context.Context, inc *session.Incarnation, ids []kiel.Partition, list bool, data Data, found func(...Finding)) {
 	r := &round{Wire: w, inc: inc, found: found}
 	r.look(ctx, list, len(w.missing(ids)) > 1)
