@@ -16,6 +16,9 @@ func (l *loop) join(ctx context.Context) error {
 			return err
 		}
 	}
+	if l.static != nil {
+		return l.joinStatic(ctx)
+	}
 	return l.enter(ctx)
 }
 

@@ -38,7 +38,7 @@ func (l *loop) remove(ctx context.Context) error {
 		if !exists || stat.EphemeralOwner != l.sid {
 			return l.exitEntry(ctx)
 		}
-		err = l.exit(ctx, stat.Version)
+		err = l.deleteOwn(ctx, stat.Version)
 		switch {
 		case err == nil:
 			l.log.InfoContext(ctx, "left", "session_id", hex(l.sid))
@@ -65,5 +65,9 @@ func ended(err error) error {
 func (l *loop) leaveFinally(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.sess.Timeout())
 	defer cancel()
+	if l.stop(ctx) {
+		l.kept.Store(true)
+		return nil
+	}
 	return l.leave(ctx)
 }

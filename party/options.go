@@ -41,6 +41,9 @@ type Options struct {
 	// Rejoin says that this member was in the directory before, as a Party that has ended. Then a refusal by the servers never ends
 	// Run, as if this Party itself had joined.
 	Rejoin bool
+	// Static, when not nil, makes this member static, which needs a Name and a record for which Static.Is returns true. The session
+	// must be this member's alone ([Static]).
+	Static *Static
 	// Logger receives the log. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
@@ -78,6 +81,14 @@ func (o Options) validate(path string) error {
 	}
 	if o.Name == "" && len(o.Data) > 0 {
 		errs = append(errs, errors.New("option Data: a Party without a name has no record"))
+	}
+	if s := o.Static; s != nil {
+		if s.Is == nil || !s.Is(o.Data) || o.Name == "" {
+			errs = append(errs, errors.New("option Static: needs a Name, and a record of a static member"))
+		}
+		if err := session.CheckPath(s.Guard); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

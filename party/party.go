@@ -36,6 +36,10 @@ type Party struct {
 
 	admit func(v *View) error // Options.Admit; nil if the member may always join
 
+	static *Static     // Options.Static
+	keep   atomic.Bool // whether Keep was called
+	kept   atomic.Bool // what Kept returns
+
 	latest  *latest.Value[View] // the newest view; nil before the first
 	started atomic.Bool         // whether Run was called
 	leaving atomic.Bool         // whether Leave was called
@@ -67,6 +71,7 @@ func New(s *session.Session, path string, opts Options) (*Party, error) {
 		info:   slices.Clone(opts.Info),
 		singly: opts.Singly,
 		admit:  opts.Admit,
+		static: opts.Static,
 
 		recordsPath: opts.Records,
 

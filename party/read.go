@@ -54,8 +54,9 @@ func open(watch *session.Watch) bool {
 	}
 }
 
-// unwatch stops the watch of the last listing.
+// unwatch stops the watches.
 func (l *loop) unwatch() {
+	l.unwatchGuard()
 	if l.watch != nil {
 		l.watch.Stop()
 		l.watch = nil

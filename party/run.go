@@ -49,6 +49,7 @@ func (p *Party) Run(ctx context.Context) error {
 		Party: p, members: make(map[string]record), lasting: p.rejoin,
 		records:  recordsDir{path: p.recordsPath, known: map[recordHash][]byte{hashOf(p.data): p.data}},
 		refusals: pause.Backoff{Growth: pause.Doubling(retryPause, refusedPause)},
+		tenure:   tenure{process: thisProcess()},
 	}
 	err := l.run(ctx)
 	if leaveErr := l.leaveFinally(ctx); leaveErr != nil {
@@ -73,6 +74,7 @@ type loop struct {
 	takenUntil time.Time // until when the loop waits for another session that holds the name; zero if none does
 	takenConn  uint64    // how often the session had reconnected when takenUntil was set
 	held       error     // wraps ErrNameHeld; nil if no other session holds the name
+	tenure     tenure    // of a static member
 
 	watch     *session.Watch    // the watch of the last listing under inc, which lasts until it fires; nil before
 	directory session.Stat      // the directory's metadata at the last reading
@@ -144,7 +146,7 @@ func (l *loop) serve(ctx context.Context, inc *session.Incarnation) error {
 	}
 	l.inc = inc
 	l.absent = true // a create that finds the znode does no harm
-	l.takenUntil, l.held = time.Time{}, nil
+	l.takenUntil, l.held, l.tenure.holder = time.Time{}, nil, 0
 	l.records.mendAt = time.Time{}
 
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -222,6 +224,7 @@ func (l *loop) step(ctx context.Context) error {
 			return err
 		}
 	}
+	l.calm(ctx)
 	return l.look(ctx)
 }
 
@@ -231,6 +234,10 @@ func (l *loop) wait(ctx context.Context) {
 	calm := time.NewTimer(pause.Early(limit, limit/5)) // members that joined together do not read together
 	defer calm.Stop()
 	var taken <-chan time.Time
+	var guard <-chan struct{}
+	if l.tenure.watch != nil {
+		guard = l.tenure.watch.C()
+	}
 	if !l.takenUntil.IsZero() {
 		timer := time.NewTimer(time.Until(l.takenUntil))
 		defer timer.Stop()
@@ -242,6 +249,8 @@ func (l *loop) wait(ctx context.Context) {
 	case <-l.wake:
 		return
 	case <-taken:
+		return
+	case <-guard:
 		return
 	case <-calm.C:
 		return
@@ -323,6 +332,7 @@ func (l *loop) look(ctx context.Context) error {
 
 // checkOwn finds out who owns the znode of this member's name, if there is one, and sets view.Joined and view.NameHeld.
 func (l *loop) checkOwn(ctx context.Context, view *View) error {
+	l.unwatchGuard()
 	if l.name == "" {
 		return nil
 	}
@@ -342,7 +352,7 @@ func (l *loop) checkOwn(ctx context.Context, view *View) error {
 	case r.Session == l.sid && l.wanted() && l.altered(r):
 		// The other members would act on a record that this member did not write.
 		l.log.WarnContext(ctx, "own record was changed, joining again")
-		err := l.exit(ctx, r.version)
+		err := l.deleteOwn(ctx, r.version)
 		if err == nil || errors.Is(err, session.ErrNoNode) || errors.Is(err, session.ErrBadVersion) {
 			l.absent = true
 			return nil
@@ -358,6 +368,8 @@ func (l *loop) checkOwn(ctx context.Context, view *View) error {
 		return nil
 	case !l.wanted():
 		return nil
+	case l.isStatic(r):
+		return l.heldByStatic(ctx, view, r, held, own != 0)
 	case own != 0:
 		return fmt.Errorf("%w: znode %s was replaced by one of %s: %s", ErrNameTaken, l.node, owner(r.Session), advice(r.Session))
 	case until.IsZero(), l.takenConn != l.sess.Stats().Reconnects:

@@ -41,7 +41,7 @@ func (l *loop) carryOver(ctx context.Context, view *View) {
 		view.Joined = true
 	default:
 		view.Joined = false
-		err := l.exit(ctx, r.version)
+		err := l.deleteOwn(ctx, r.version)
 		if err == nil || errors.Is(err, session.ErrNoNode) {
 			l.log.WarnContext(ctx, "left until the members can be listed", "session_id", hex(l.sid))
 		} else if ctx.Err() == nil {

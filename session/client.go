@@ -24,6 +24,7 @@ const (
 var (
 	errNoAddress = errors.New("no server name can be resolved")
 	errStale     = errors.New("no proof of life through this server")
+	errLeft      = errors.New("left to its timeout")
 )
 
 // client is one go-zookeeper client, which lives as long as one ZooKeeper session. It does not connect again once that session is
@@ -64,6 +65,7 @@ type client struct {
 	links            uint64            // how many times the connection came up
 	expired          bool              // the servers have ended the session
 	giveUp           error             // why the session is to be given up; nil if it is not
+	left             bool              // the session is not to be closed: it is left to its timeout (LetExpire)
 	refusal          error             // how a server refused our credentials, until Run's goroutine handles it; else nil
 	ended            bool              // no request is started any more
 	rtt              time.Duration     // how long the newest answered connect request or proof took
@@ -82,6 +84,7 @@ type proof struct {
 type reading struct {
 	expired         bool
 	giveUp, refusal error
+	left            bool
 	up              bool
 	upSince         instant
 	links           uint64
@@ -99,7 +102,7 @@ func (c *client) reading() reading {
 	defer c.mu.Unlock()
 	newest, proven := c.trust.newest()
 	return reading{
-		expired: c.expired, giveUp: c.giveUp, refusal: c.refusal,
+		expired: c.expired, giveUp: c.giveUp, refusal: c.refusal, left: c.left,
 		up: c.isUp, upSince: c.upSince, links: c.links, timeout: c.trust.timeout,
 		reachableSince: c.reachableSince, tried: c.tried, hideLastZxid: c.hideLastZxid,
 		newest: newest, proven: proven,
@@ -155,6 +158,13 @@ func (c *client) newTrust(timeout time.Duration) trust {
 }
 
 func (c *client) timeout() time.Duration { return time.Duration(c.granted.Load()) }
+
+// isLeft reports whether the session is left to its timeout.
+func (c *client) isLeft() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
+}
 
 // mayConnect returns why no further connection may be made, or nil.
 func (c *client) mayConnect() error {
@@ -402,7 +412,7 @@ func (c *client) start(f func()) bool {
 }
 
 // end ends the client, with cause as the reason: no request is sent any more, those in flight end, and go-zookeeper is closed,
-// which also closes the ZooKeeper session if a server can be reached. end returns at once; done is closed when nothing of the
+// which also closes the ZooKeeper session if a server can be reached, unless the session is left to its timeout. end returns at once; done is closed when nothing of the
 // client is left.
 func (c *client) end(cause error) (done <-chan struct{}) {
 	c.cancel(cause)

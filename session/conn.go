@@ -107,6 +107,9 @@ func (n *netConn) Write(b []byte) (int, error) {
 		if n.written, hideLastZxid = n.c.connectWriting(); hideLastZxid {
 			clear(frame[connectRequestLastZxid:connectRequestTimeout])
 		}
+	case n.closes(b) && n.c.isLeft():
+		n.drop(errLeft) // go-zookeeper, which waits for an answer to its close request, gets this end from Read
+		return len(b), nil
 	case len(b) >= 12:
 		frame = n.register(b)
 	}
@@ -119,6 +122,11 @@ func (n *netConn) Write(b []byte) (int, error) {
 		// and while being closed a third time, on a channel with room for two, and hang for ever.
 	}
 	return len(b), nil
+}
+
+// closes reports whether a request closes the session.
+func (n *netConn) closes(b []byte) bool {
+	return len(b) >= 12 && int32(binary.BigEndian.Uint32(b[8:])) == opClose
 }
 
 // register records the request, and sets the watch flag, which is the last byte of a read, if somebody waits for the watch.

@@ -270,6 +270,9 @@ func (r *runner) checkOver(cs *clientState, at reading) error {
 		}
 		r.s.log.Warn("session expired", keySession, sessionID(c.id.Load()))
 		return ErrSessionExpired
+	case at.left:
+		r.s.log.Info("session left to its timeout", keySession, sessionID(c.id.Load()))
+		return operr.Because(ErrSessionExpired, errLeft)
 	case at.giveUp != nil:
 		r.s.log.Warn("session given up", keySession, sessionID(c.id.Load()), keyReason, at.giveUp)
 		return operr.Because(ErrSessionExpired, operr.New("", "given up", "", at.giveUp))

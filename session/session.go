@@ -208,6 +208,23 @@ func (s *Session) GiveUp(reason error) {
 	s.nudge()
 }
 
+// LetExpire ends the connection of the present ZooKeeper session and does not close the session: its ephemeral znodes stay until the
+// servers have waited for its timeout in vain. The next incarnation is in a new session. A Close that follows closes that one alone.
+// What was sent and not answered may have been done or not, as after GiveUp; so call LetExpire when nothing is under way. When it is
+// called after GiveUp, the session is closed. LetExpire does not wait.
+func (s *Session) LetExpire() {
+	c := s.client.Load()
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	if c.giveUp == nil {
+		c.giveUp, c.left = errLeft, true
+	}
+	c.mu.Unlock()
+	s.nudge()
+}
+
 // Timeout returns the negotiated session timeout; before the first connection, the one to ask for.
 func (s *Session) Timeout() time.Duration {
 	if granted := s.granted.Load(); granted > 0 {
