@@ -83,7 +83,8 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	a.metrics, a.shown = promreg.New(opts.Registerer, group, newMetrics)
 	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{
 		Name: name, Data: data, Records: pathsOf(group).records, Info: newInfo(),
-		Singly: severalClusters(), Admit: admitTo(name, opts.Cluster), Rejoin: opts.Rejoin, Logger: opts.Logger, Registerer: a.shown,
+		Singly: severalClusters(), Admit: admitTo(name, opts.Cluster), Static: staticOf(opts, group, name),
+		Rejoin: opts.Rejoin, Logger: opts.Logger, Registerer: a.shown,
 	})
 	a.set, setErr = sharedset.New(s, a.PartitionsPath(), sharedset.Options{Identifier: name, Logger: opts.Logger, Registerer: a.shown})
 	_, sessionErr := promreg.Register(a.shown, s.Collector())
@@ -384,13 +385,14 @@ func (a *PartitionAllocator) MembersPath() string { return pathsOf(a.group).memb
 func (a *PartitionAllocator) PartitionsPath() string { return pathsOf(a.group).set }
 
 // paths has the paths of a group's znodes.
-type paths struct{ group, members, records, set, zones string }
+type paths struct{ group, members, records, set, zones, static string }
 
 func pathsOf(group string) paths {
 	root := session.Join("kiel", "groups", kiel.GroupZnode(group))
 	return paths{
 		group: root, members: session.Join(root, "members"), records: session.Join(root, "records"),
 		set: session.Join(root, "partitions"), zones: session.Join(root, zonesName),
+		static: session.Join(root, "static"),
 	}
 }
 

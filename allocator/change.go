@@ -1,7 +1,6 @@
 package allocator
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -146,7 +145,7 @@ func (c *comparison) compareMembers() {
 			k++
 		default:
 			c.nowOf[i] = int32(k)
-			if !sameZnode(was.members[i], is.members[k]) {
+			if !sameMember(was.members[i], is.members[k]) {
 				c.compareRecords(was.read[i], is.read[k])
 			}
 			i, k = i+1, k+1
@@ -164,12 +163,6 @@ func compareNames(a, b []party.Member) int {
 	default:
 		return strings.Compare(a[0].Name, b[0].Name)
 	}
-}
-
-// sameZnode reports whether two readings of a member show the same znode with the same record, as far as they show it: the czxid is not
-// known of a member whose record is known by its hash.
-func sameZnode(a, b party.Member) bool {
-	return (a.Czxid == b.Czxid || a.Czxid == 0 || b.Czxid == 0) && a.Session == b.Session && bytes.Equal(a.Data, b.Data)
 }
 
 // compareRecords finds what has changed in the record of a member that has joined again.

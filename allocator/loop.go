@@ -283,7 +283,7 @@ func (l *loop) onMembers(v *party.View) {
 		l.change(true)
 	case old.Joined != v.Joined:
 		l.change(true)
-	case !slices.EqualFunc(old.Members, v.Members, func(a, b party.Member) bool { return a.Name == b.Name && sameZnode(a, b) }):
+	case !slices.EqualFunc(old.Members, v.Members, sameMember):
 		l.change(false)
 	case text(old.NameHeld) != text(v.NameHeld), text(old.Err) != text(v.Err):
 		l.republish(true)

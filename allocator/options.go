@@ -52,6 +52,11 @@ type Options struct {
 	// begins to stop; a call that begins after that has a ctx which ends with Run. For Stop OnError uses ctx.
 	OnError func(ctx context.Context, err error)
 
+	// Static makes this member static: a process that takes its name over while the former one's ZooKeeper session still lives, after
+	// a stop with Keep or after a crash, changes nothing for the other members if its record is the same. The session must be this
+	// member's alone. All that is said of [party.Static] holds.
+	Static bool
+
 	// Rejoin says that this member was in the group before, in this process, as an allocator that has ended. Then a refusal by the
 	// servers, such as session.ErrNoAuth, does not end Run, not even before the member has joined again.
 	Rejoin bool

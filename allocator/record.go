@@ -27,13 +27,14 @@ type record struct {
 	Zone      string   `json:"zone,omitempty"`
 	Topics    []string `json:"topics,omitempty"` // names, patterns and exclusions
 	Cluster   cluster  `json:"cluster,omitempty"`
+	Static    static   `json:"static,omitempty"`
 
 	asks *topiclist.List // Topics, parsed
 }
 
 // newRecord returns the record of a member with these options.
 func newRecord(o Options) record {
-	r := record{V: recordVersion, Weight: o.Weight, Zone: o.Zone, Topics: o.Topics, Cluster: cluster(o.Cluster)}
+	r := record{V: recordVersion, Weight: o.Weight, Zone: o.Zone, Topics: o.Topics, Cluster: cluster(o.Cluster), Static: static(o.Static)}
 	for _, f := range o.funcs() {
 		r.Functions = append(r.Functions, f.ID())
 	}

@@ -34,6 +34,7 @@ type driver struct {
 	trusting *session.Incarnation
 	forget   func() bool // stops the wait for the end of trusting; nil before the first
 	cause    error       // why the input was given that is being worked on
+	asked    bool        // the program has asked for an orderly stop
 }
 
 // seat is a partition, and the running call of own for it; nil when there is none.
@@ -102,6 +103,21 @@ func (d *driver) current() *consumeSession {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.call
+}
+
+// stopAsked is stop, for a program that asks for an orderly stop.
+func (d *driver) stopAsked() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = true
+	d.step(sessions.Input{What: sessions.Stop}, nil)
+}
+
+// gaveUp returns whether something has not returned in its time.
+func (d *driver) gaveUp() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state.Over
 }
 
 // stop makes the member leave.
@@ -323,6 +339,10 @@ func (d *driver) leave() {
 		for _, up := range d.call.stuck {
 			errs = append(errs, up.err)
 		}
+	}
+	if len(errs) == 0 && d.asked {
+		d.member.stopOrderly()
+		return
 	}
 	d.member.leave(errors.Join(errs...))
 }

@@ -146,7 +146,7 @@ func (g *Group) runSession(ctx context.Context, ended error, topics []string, ki
 		return g.serve(call, ctx, list, kind, user)
 	}
 	if m := g.member(); m != nil { // the member waits for a call
-		m.leave(nil)
+		m.stopOrderly()
 		<-m.done
 		g.reportLeft(m)
 		g.setSetupAt(time.Time{})
@@ -206,7 +206,7 @@ func (g *Group) Close() error {
 		stuck = g.awaitCode(running)
 	}
 	if m := g.member(); m != nil { // the member waits for another Consume
-		m.leave(nil)
+		m.stopOrderly()
 		stuck = errors.Join(stuck, g.awaitCode(m.done))
 		g.reportLeft(m)
 	}

@@ -211,6 +211,7 @@ func (m *membership) buildOwner(kind sessions.Kind) (err error) {
 		Zone:        set.Zone,
 		Topics:      m.topics.Entries,
 		Cluster:     m.cluster,
+		Static:      set.Static,
 		Rejoin:      g.joined.Load(),
 		StopTimeout: stopTimeout,
 		OnError:     m.allocatorError,
@@ -281,6 +282,7 @@ func (m *membership) run() {
 	err := errors.Join(owned, m.refusals.reason(), m.clusterFault(), m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
 	m.group.setAbandoned(m)
+	m.endTenure(err)
 	if err != nil && last == nil && !byItself {
 		m.group.log.Failed(reporting.KindMember, "", err) // no call runs that could return the error
 		m.report.SendEvenAfterClose(err)

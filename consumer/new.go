@@ -70,6 +70,9 @@ func New(s *session.Session, brokers []string, group string, opts Options) (*Gro
 // newWith is New with a bootstrap.
 func newWith(s *session.Session, b *bootstrap, group string, opts Options) (*Group, error) {
 	set, err := newSettings(b.list(), group, opts)
+	if err == nil && set.Static {
+		err = errors.New("option Static or Config.Consumer.Group.InstanceId: a static member needs a ZooKeeper session of its own: use NewGroup")
+	}
 	if err != nil {
 		return nil, failure("", "", err)
 	}

@@ -61,6 +61,16 @@ type Options struct {
 	// then, Consume returns a party.ErrNameTaken.
 	Name string
 
+	// Static makes this member static, with its Name; Config.Consumer.Group.InstanceId does the same, and is the name. An orderly stop,
+	// by Close or the end of Consume's or Run's context, commits and releases everything, and leaves the membership: it stays until the
+	// ZooKeeper session has timed out ([session.Options].Timeout). A process that starts under the same name before takes it over, after a
+	// crash too, and no partition of any other member moves, in eager sessions neither. Meanwhile the partitions of this member are
+	// nobody's. docs/fleets.md says for which fleets that is, and what happens when two processes have one name.
+	//
+	// A static member needs a session of its own, so only NewGroup makes one. It leaves as others do when it leaves for another reason:
+	// because it reaches no Kafka, because a handler is stuck, or because no call of Consume followed the last one.
+	Static bool
+
 	// Config is sarama's configuration: security, client id, protocol version, fetch sizes, interceptors, isolation level. It is
 	// copied and never written to. nil is sarama.NewConfig with client id "kiel" and version 3.6. Its strategies say which kind of
 	// sessions Consume has, eager unless all are cooperative. docs/sarama-config.md says how each field is used. One warning names the fields that are set and not honoured.
@@ -222,19 +232,22 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	}
 	errs.checkFuncs(opts)
 
+	config, err := copyConfig(opts.Config)
+	if err != nil {
+		errs = append(errs, err)
+	} else {
+		if opts.Zone == "" {
+			opts.Zone = config.RackID
+		}
+		errs.setStatic(&opts, config.Consumer.Group.InstanceId)
+	}
 	name, err := defaultName(opts.Name)
 	if err != nil {
 		errs = append(errs, err)
 	} else if err := kiel.CheckMember(name); err != nil {
-		errs = append(errs, operr.New("", "option Name", "", err))
+		errs = append(errs, operr.New("", "option Name or Config.Consumer.Group.InstanceId", "", err))
 	}
 
-	config, err := copyConfig(opts.Config)
-	if err != nil {
-		errs = append(errs, err)
-	} else if opts.Zone == "" {
-		opts.Zone = config.RackID
-	}
 	if opts.Fence != nil && config != nil && !config.Version.IsAtLeast(sarama.V2_5_0_0) {
 		errs.add("option Fence: Config.Version is %s, and before 2.5 (KIP-447) an offset can be read while a transaction is about to store another", config.Version)
 	}
@@ -271,6 +284,18 @@ func (s *settings) kind() sessions.Kind {
 type faults []error
 
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
+
+// setStatic sets the name of a member that is static by sarama's configuration.
+func (f *faults) setStatic(opts *Options, instanceID string) {
+	switch {
+	case instanceID != "" && opts.Name != "" && opts.Name != instanceID:
+		f.add("option Name: is %q, and Config.Consumer.Group.InstanceId is %q: a static member has one name", opts.Name, instanceID)
+	case instanceID != "":
+		opts.Name, opts.Static = instanceID, true
+	case opts.Static && opts.Name == "":
+		f.add("option Static: needs a Name that stays the same")
+	}
+}
 
 func (f *faults) checkBrokers(brokers []string) {
 	if len(brokers) == 0 {

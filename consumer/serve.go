@@ -91,7 +91,7 @@ func (m *membership) serve(ctx context.Context, s *consumeSession) error {
 func (m *membership) leaveWith(ctx context.Context, s *consumeSession) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		<-s.ctx.Done()
-		m.driver.stop()
+		m.driver.stopAsked()
 	})
 }
 

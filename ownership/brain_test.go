@@ -32,6 +32,8 @@ type brain struct {
 	members []string // those that the plan gives something to, and this one
 	version uint64
 	left    bool
+	keep    func() // when not nil, Keep calls it
+	kept    bool   // Keep was called
 	leaveIn chan struct{} // when not nil, Leave waits for it
 	asked   func()        // when not nil, Current calls it first
 	latest  *ownership.Plan
@@ -159,6 +161,26 @@ func (b *brain) Leave(ctx context.Context) error {
 		b.onRun()
 	}
 	return nil
+}
+
+func (b *brain) Keep() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept = true; b.keep != nil {
+		b.keep()
+	}
+}
+
+func (b *brain) Kept() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.kept
+}
+
+func (b *brain) hasLeft() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.left
 }
 
 func (b *brain) Session() *session.Session { return b.ses }

@@ -19,6 +19,12 @@ var (
 	// (the cause then wraps the session's too), the claim vanished, or the
 	// handler took longer than RebalanceTimeout. Nothing may be committed.
 	ErrLost = errors.New("partition lost")
+	// ErrKeep is a cause of the end of Run's context: the membership of a static
+	// member (allocator.Options.Static) is to stay. Its znode is not removed, and
+	// nobody else gets the partitions. If anything is not in order in the end, as
+	// when a handler has not returned, the member leaves all the same. See
+	// [Owner.Kept].
+	ErrKeep = errors.New("membership is to stay")
 	// ErrStuck tells of a handler, an observer or a release that did not end in
 	// time. See [StuckError] for handlers.
 	ErrStuck = errors.New("stuck")

@@ -32,6 +32,8 @@ type Source interface {
 	Run(ctx context.Context) error
 	Stop(ctx context.Context) error
 	Leave(ctx context.Context) error
+	Keep()
+	Kept() bool
 	Session() *session.Session
 	Group() string
 	Name() string

@@ -36,6 +36,9 @@ func (l *loop) run(ctx context.Context) error {
 	l.handle(ctx)
 
 	errs := l.abandon()
+	if l.keeps && l.err == nil && len(errs) == 0 {
+		l.o.source.Keep()
+	}
 	l.sayLeft()
 	observed := l.o.users.observer.Close()
 	bound, cancelBound := context.WithDeadline(l.base, l.deadline)
@@ -106,12 +109,13 @@ type departure struct {
 	phase    phase
 	err      error // with which Run ends
 	deadline time.Time
+	keeps    bool // the membership is to stay, if all is released in order
 	overdue  map[kiel.Partition]time.Time // since when the handlers are to return that the cause of Run's end names
 
 	stopAllocator context.CancelFunc
 }
 
-// startLeaving removes the member znode; then all is revoked.
+// startLeaving removes the member znode, unless it is to stay; then all is revoked.
 func (l *loop) startLeaving() {
 	if l.phase != working {
 		return
@@ -120,6 +124,10 @@ func (l *loop) startLeaving() {
 	l.o.leaving.Store(true)
 	l.setDeadline()
 	l.o.log.Info("leaving")
+	if l.keeps {
+		l.drainAll() // nobody else gets the partitions
+		return
+	}
 	ctx, cancel := context.WithTimeout(l.io, l.o.opts.StopTimeout/4) // without ZooKeeper handlers must still be told in time
 	l.wg.Go(func() {
 		defer cancel()

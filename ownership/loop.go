@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -104,6 +105,7 @@ func (l *loop) handle(ctx context.Context) {
 			end, stop = nil, nil
 			l.overdue = map[kiel.Partition]time.Time{}
 			l.noteOverdue(context.Cause(ctx))
+			l.keeps = l.phase == working && errors.Is(context.Cause(ctx), ErrKeep)
 			l.startLeaving()
 		case <-stop:
 			end, stop = nil, nil

@@ -157,6 +157,10 @@ func (o *Owner) Run(ctx context.Context) error {
 	return o.err
 }
 
+// Kept reports whether Run has ended and the membership stays, because of [ErrKeep]. All claims are released then. The program calls
+// [session.Session.LetExpire] to let it stay while the process ends, or [session.Session.GiveUp] to end it after all.
+func (o *Owner) Kept() bool { return o.source.Kept() }
+
 // endSource ends the allocator that was not run, so that nobody waits for it.
 func (o *Owner) endSource(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -16,6 +16,9 @@ type source interface {
 	Run(ctx context.Context) error
 	Stop(ctx context.Context) error
 	Leave(ctx context.Context) error
+	// Keep and Kept are the allocator's.
+	Keep()
+	Kept() bool
 	Session() *session.Session
 	Group() string
 	Name() string
