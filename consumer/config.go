@@ -123,9 +123,6 @@ func (n *notHonoured) group(c, d *sarama.Config) {
 	if len(g.Member.UserData) > 0 {
 		n.note("Consumer.Group.Member.UserData", fmt.Sprintf("%d bytes", len(g.Member.UserData)), "members know Options.Name, Weight and Zone of each other")
 	}
-	if g.InstanceId != "" {
-		n.note("Consumer.Group.InstanceId", fmt.Sprintf("%q", g.InstanceId), "Options.Name is the name of a member that stays the same")
-	}
 }
 
 // strategyNames returns the names of balance strategies as one short text.

@@ -237,7 +237,7 @@ func TestConfigPageAgreesWithWarning(t *testing.T) {
 // The warning separates the fields, so that a reader sees where one ends.
 func TestWarningSeparatesFields(t *testing.T) {
 	config := sarama.NewConfig()
-	config.Consumer.Group.InstanceId = "a"
+	config.Consumer.Group.Member.UserData = []byte("a")
 	config.Consumer.Retry.Max = 7
 	fields := unhonoured(config, policy{from: Earliest})
 	if logs := newWarned(t, Options{Config: config}); len(fields) != 2 || strings.Count(logs, "; Consumer.") != 1 {
@@ -283,11 +283,11 @@ func TestConfigWithinBounds(t *testing.T) {
 // One warning names all fields.
 func TestConfigWarningIsOne(t *testing.T) {
 	config := sarama.NewConfig()
-	config.Consumer.Group.InstanceId = "a"
+	config.Consumer.Group.Member.UserData = []byte("a")
 	config.Consumer.Group.Heartbeat.Interval = time.Second
 	config.Net.DialTimeout = time.Minute
 	logs := newWarned(t, Options{Config: config})
-	for _, part := range []string{`Consumer.Group.InstanceId=`, "Consumer.Group.Heartbeat.Interval=1s", "Net.DialTimeout=1m0s: 10s at most", "Options.Name", configPage} {
+	for _, part := range []string{`Consumer.Group.Member.UserData=`, "Consumer.Group.Heartbeat.Interval=1s", "Net.DialTimeout=1m0s: 10s at most", "Options.Name", configPage} {
 		if !strings.Contains(logs, part) {
 			t.Errorf("%q is missing in %s", part, logs)
 		}

@@ -331,7 +331,7 @@
 // docs/sarama-config.md says what becomes of each field of Config. The default of some means something else here:
 // Group.Rebalance.GroupStrategies says only which kind of sessions Consume has: [allocfn.Balanced] divides; timeouts of Net are 10 s
 // at most; topics are refreshed once a minute at least, and created only as a call begins, if the Group has never found them
-// (Metadata.AllowAutoTopicCreation). Other fields that are set and not honoured, such as Consumer.Group.InstanceId and
+// (Metadata.AllowAutoTopicCreation). Other fields that are set and not honoured, such as
 // Session.Timeout, are named in one warning that New, NewGroup and NewFromClient log, with what to use instead.
 //
 // # Metrics

@@ -245,7 +245,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	if err != nil {
 		errs = append(errs, err)
 	} else if err := kiel.CheckMember(name); err != nil {
-		errs = append(errs, operr.New("", "option Name or Config.Consumer.Group.InstanceId", "", err))
+		errs = append(errs, operr.New("", nameOption(config), "", err))
 	}
 
 	if opts.Fence != nil && config != nil && !config.Version.IsAtLeast(sarama.V2_5_0_0) {
@@ -284,6 +284,14 @@ func (s *settings) kind() sessions.Kind {
 type faults []error
 
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
+
+// nameOption returns what the operation is called that has given the member its name.
+func nameOption(config *sarama.Config) string {
+	if config != nil && config.Consumer.Group.InstanceId != "" {
+		return "option Config.Consumer.Group.InstanceId"
+	}
+	return "option Name"
+}
 
 // setStatic sets the name of a member that is static by sarama's configuration.
 func (f *faults) setStatic(opts *Options, instanceID string) {
