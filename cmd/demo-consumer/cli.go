@@ -74,6 +74,7 @@ type consumeCmd struct {
 	Group          string        `default:"demo" env:"KIEL_GROUP" help:"Group to join (${default})."`
 	Topic          []string      `default:"orders" env:"KIEL_TOPIC" help:"Topic to consume (${default}); repeatable."`
 	Name           string        `env:"KIEL_NAME" help:"Name of this member; by default host:pid."`
+	Static         bool          `env:"KIEL_STATIC" help:"Stay a member, with --name, for the session timeout after an orderly stop or a crash: a process that starts under that name meanwhile moves no partition of another member."`
 	Function       []string      `default:"balanced,roundrobin" enum:"balanced, topicbalanced, copartitioned, ordinal, rendezvous, range, roundrobin" env:"KIEL_FUNCTION" help:"Allocation functions this member can run, the preferred first (${default}): any of ${enum}. All members need one in common; members written in Python run roundrobin."`
 	Weight         int           `default:"1" env:"KIEL_WEIGHT" help:"This member's share of the partitions compared with others' (${default}), if the function goes by weights: balanced and topicbalanced do."`
 	Zone           string        `env:"KIEL_ZONE" help:"Where this member runs: it prefers partitions led by brokers with this broker.rack, and fetches from replicas there if Kafka is set up for it."`

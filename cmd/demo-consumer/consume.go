@@ -47,12 +47,8 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	if err := errors.Join(c.zooKeeperFlags.secure(&opts), c.kafkaFlags.secure(config, rc.console)); err != nil {
 		return err
 	}
-	zk, err := session.New(servers, opts)
-	if err != nil {
-		return &usageError{err}
-	}
 	registry := prometheus.NewRegistry()
-	group, err := c.newGroup(zk, config, consumer.Options{Observer: observe, Logger: logger, Registerer: registry})
+	group, zk, err := c.newGroup(servers, config, consumer.Options{Session: opts, Observer: observe, Logger: logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
@@ -64,40 +60,54 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	return c.runGroup(rc, zk, group, done, logger)
 }
 
-// newGroup makes the group. The flags set the options that opts does not have.
-func (c *consumeCmd) newGroup(zk *session.Session, config *sarama.Config, opts consumer.Options) (*consumer.Group, error) {
+// newGroup makes the group, and its session; for a static member that is nil, since its group runs it. The flags set the options that
+// opts does not have.
+func (c *consumeCmd) newGroup(servers []string, config *sarama.Config, opts consumer.Options) (*consumer.Group, *session.Session, error) {
 	config.Consumer.Return.Errors = true
 	config.RackID = c.Zone
 	functions := functionsNamed(c.Function)
 	if len(functions) == 0 {
-		return nil, &usageError{errors.New("--function: at least one is needed")}
+		return nil, nil, &usageError{errors.New("--function: at least one is needed")}
 	}
 	if c.Metrics != "" {
 		if err := checkAddress("metrics", c.Metrics); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	opts.Name, opts.Config, opts.From, opts.Weight = c.memberName(), config, startOf(c.From), c.Weight
 	opts.Func, opts.AlsoFuncs = functions[0], functions[1:]
+	if opts.Static = c.Static; opts.Static {
+		if c.Name == "" {
+			return nil, nil, &usageError{errors.New("--static: give a --name that stays the same")}
+		}
+		group, err := consumer.NewGroup(servers, c.Kafka, c.Group, opts)
+		return group, nil, err
+	}
+	zk, err := session.New(servers, opts.Session)
+	if err != nil {
+		return nil, nil, &usageError{err}
+	}
 	group, err := consumer.New(zk, c.Kafka, c.Group, opts)
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, nil, &usageError{err}
 	}
-	return group, nil
+	return group, zk, nil
 }
 
-// runGroup runs the session, and consumes until rc ends, the session fails for good, or nobody reads the output any more.
+// runGroup runs the session, unless it is nil, and consumes until rc ends, the session fails for good, or nobody reads the output any more.
 func (c *consumeCmd) runGroup(
 	rc *runContext, zk *session.Session, group *consumer.Group, done func(*sarama.ConsumerMessage), logger *slog.Logger,
 ) error {
 	ctx, cancel := context.WithCancelCause(rc)
 	defer cancel(nil)
 	var parts sync.WaitGroup
-	parts.Go(func() {
-		if err := zk.Run(ctx); err != nil {
-			cancel(fmt.Errorf("ZooKeeper: %w", err))
-		}
-	})
+	if zk != nil {
+		parts.Go(func() {
+			if err := zk.Run(ctx); err != nil {
+				cancel(fmt.Errorf("ZooKeeper: %w", err))
+			}
+		})
+	}
 	parts.Go(func() {
 		for err := range group.Errors() {
 			logger.Debug("error of the group", "error", err) // the group logs its errors itself: each kind at once, then with a count
