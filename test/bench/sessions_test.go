@@ -79,12 +79,14 @@ type sessionRig struct {
 	kind               groupKind
 	zookeeper, brokers []string
 	group              string
-	groups             int // how many there have been
+	groups             int  // how many there have been
+	static             bool // of ours: members are static
 
 	mu    sync.Mutex
 	since time.Time // gaps count from here
 	parts [partitions]handledPart
 	seen  map[handledMessage]int
+	moved func(from, to *sessionMember) // when not nil, it is called when a partition has another owner than before, under mu
 }
 
 // handledPart is how a partition is handled.
@@ -152,7 +154,7 @@ func (r *sessionRig) newGroup(group, name string, c *sarama.Config) (sarama.Cons
 		return sarama.NewConsumerGroup(r.brokers, group, c)
 	}
 	return consumer.NewGroup(r.zookeeper, r.brokers, group, consumer.Options{
-		Name: name, Config: c, From: consumer.Latest, Session: session.Options{Timeout: 10 * tick},
+		Name: name, Static: r.static, Config: c, From: consumer.Latest, Session: session.Options{Timeout: 10 * tick},
 	})
 }
 
@@ -188,6 +190,9 @@ func (m *sessionMember) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.Con
 func (r *sessionRig) opened(partition int32, m *sessionMember) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if was := r.parts[partition].owner; r.moved != nil && was != nil && was != m {
+		r.moved(was, m)
+	}
 	r.parts[partition].owner, r.parts[partition].first = m, time.Time{}
 }
 
