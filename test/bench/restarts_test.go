@@ -138,7 +138,7 @@ func (r *fleetRig) watch(f *restartFigures, place int, do func()) {
 	r.t.Helper()
 	wait.Pass(r.t, 12*time.Second) // what sessions have ended may be remembered for a while
 	r.mu.Lock()
-	r.since, r.moves = time.Now(), 0
+	r.since, r.moves = time.Now().Add(-time.Second), 0 // a gap begins with the last message before the change
 	own := map[int]bool{}
 	for i := range r.parts {
 		r.parts[i].gap = 0
