@@ -137,6 +137,7 @@
 //	/kiel/groups/<group>/members           GroupPath, MembersPath
 //	/kiel/groups/<group>/members/<member>  ephemeral; data: the record
 //	/kiel/groups/<group>/records/<entry>   ephemeral; the name has a member's name and its record's hash: see package party
+//	/kiel/groups/<group>/static/<member>   persistent; the guard of a static member's name, package party's
 //	/kiel/groups/<group>/partitions        PartitionsPath; data: the set
 //	/kiel/groups/<group>/zones             ZonesPath; data: the zones of partitions
 //

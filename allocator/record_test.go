@@ -25,6 +25,7 @@ func TestRecordOnTheWire(t *testing.T) {
 			Func: allocfn.Range(), AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()}, Weight: 3, Zone: "eu-1a", Topics: []string{"t", "u"},
 		},
 		`{"v":1,"functions":["roundrobin/1"],"cluster":"MkU3OEVBNTcwNTJENDM2Qg"}`: {Cluster: "MkU3OEVBNTcwNTJENDM2Qg"},
+		`{"v":1,"functions":["roundrobin/1"],"static":true}`:                      {Static: true},
 	} {
 		o, err := o.withDefaults()
 		if err != nil {
@@ -123,6 +124,22 @@ func TestClusterInARecord(t *testing.T) {
 	o := Options{Cluster: strings.Repeat("<", MaxCluster), Topics: []string{fill(200)}}
 	if data, err := newRecord(o).encode(); err != nil || len(data) > 2000 {
 		t.Errorf("the largest id makes a record of %d bytes: %v", len(data), err)
+	}
+}
+
+// Anything but true in place of static means that the member is not static, and makes no record bad, for the same reason.
+func TestStaticInARecord(t *testing.T) {
+	for value, want := range map[string]bool{`true`: true, `false`: false, `null`: false, `1`: false, `"true"`: false, `[true]`: false, `{}`: false} {
+		data := []byte(`{"v":1,"functions":["range/1"],"static":` + value + `,"zone":"z"}`)
+		r, ok, err := parseRecord(data, topiclist.Parse)
+		if err != nil || !ok || bool(r.Static) != want || isStatic(data) != want {
+			t.Errorf("%s: %t, %t, %t, %v", value, r.Static, isStatic(data), ok, err)
+		}
+	}
+	for _, data := range []string{"", "static", `{"v":1}`, `[]`} {
+		if isStatic([]byte(data)) {
+			t.Errorf("%q is said to be a static member's", data)
+		}
 	}
 }
 

@@ -32,8 +32,8 @@ type brain struct {
 	members []string // those that the plan gives something to, and this one
 	version uint64
 	left    bool
-	keep    func() // when not nil, Keep calls it
-	kept    bool   // Keep was called
+	keep    func()        // when not nil, Keep calls it
+	kept    bool          // Keep was called
 	leaveIn chan struct{} // when not nil, Leave waits for it
 	asked   func()        // when not nil, Current calls it first
 	latest  *ownership.Plan

@@ -109,7 +109,7 @@ type departure struct {
 	phase    phase
 	err      error // with which Run ends
 	deadline time.Time
-	keeps    bool // the membership is to stay, if all is released in order
+	keeps    bool                         // the membership is to stay, if all is released in order
 	overdue  map[kiel.Partition]time.Time // since when the handlers are to return that the cause of Run's end names
 
 	stopAllocator context.CancelFunc

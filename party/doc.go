@@ -17,6 +17,10 @@
 //	<records>        persistent, empty; the directory Options.Records, if there is to be one
 //	<records>/<hash>.<session>.<name>  ephemeral, one per member that knows of the directory: its entry; data: Options.Info
 //
+//	<Static.Guard>   persistent, one for each static name: who has the name, in JSON; never deleted
+//
+// A static member's znode is written once more in the transaction that creates it: its version is never 0, as others' are.
+//
 // A member's znode may hold a record of up to 64 KiB, which the other members read with it. A record never changes in place: a
 // member with a new record joins anew. Empty data means no record; Python members have none.
 //
@@ -56,6 +60,11 @@
 //     dead session its whole timeout again. If the znode is still there after the wait, Run ends with [ErrNameTaken]. Meanwhile
 //     [View].NameHeld and a line of the log say which session holds the name. If another session replaces the Party's own znode,
 //     as a Python member of the same name does, Run ends with ErrNameTaken at once.
+//   - A static member ([Options].Static) does not wait for the znode of its former process, if that was static, too: it takes its place
+//     in one transaction, so that no view lacks the name. If that process has not marked its end ([Party.Keep]), it may live: the take-over
+//     then counts, and the next one of that sort waits, 1 s and twice as long each time. A static member whose znode another one has
+//     taken over is in its own view no more ([View].Joined), waits in the same way, and says so in [View].NameHeld. Of two that take a
+//     name at the same time one gets it. The znode of another member is waited for as by any member.
 //   - A member that [Options].Admit refuses does not join, and is in no view of its own. If members come while it joins, it leaves
 //     again before it publishes a view with them; others may see it for a moment.
 //   - Once the Party has joined, or an observer has read the members, nothing that the servers refuse ends Run: an ACL or a quota

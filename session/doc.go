@@ -46,6 +46,8 @@
 //     [ErrClosed].
 //   - A request never runs in another ZooKeeper session than that of its incarnation. Each ZooKeeper session has one client, and
 //     a client that can't reconnect is replaced.
+//   - Each ZooKeeper session that is over is closed if a server can be reached, except one that [Session.LetExpire] leaves to its
+//     timeout: its ephemeral znodes stay for that time.
 //   - A loss of the servers' data is noticed after T. A client whose connections were refused for that long relies on nothing
 //     that it has read; it connects with zxid 0, because a server with an older zxid would refuse it without saying whether the
 //     session is alive.

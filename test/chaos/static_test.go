@@ -82,4 +82,3 @@ func (f *fleet) claimsBut(one *member) (n int) {
 	}
 	return n
 }
-
