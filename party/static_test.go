@@ -449,6 +449,46 @@ func TestStaticLostReply(t *testing.T) {
 	})
 }
 
+// The entry in the directory of records moves in the transaction of the take-over. When it was deleted by somebody, or the directory was,
+// the take-over does as well.
+func TestStaticMovesItsEntry(t *testing.T) {
+	const records = "/kiel/groups/g/records"
+	inWorld(t, func(w *world) {
+		run := func(client string) *member {
+			s, end := w.stoppable(client, session.Options{})
+			opts := staticOptions(w)
+			opts.Records = records
+			m := w.run(s, opts)
+			m.endSession = end
+			m.joined()
+			return m
+		}
+		m := run("a-1")
+		for i, spoil := range []func(){
+			func() {},
+			func() { must(w, w.Srv.Delete(records+"/"+w.Srv.Children(records)[0])) },
+			func() {
+				must(w, w.Srv.Delete(records+"/"+w.Srv.Children(records)[0]))
+				must(w, w.Srv.Delete(records))
+			},
+		} {
+			m.stopOrderly()
+			spoil()
+			client := "a-" + string(rune('2'+i))
+			m = run(client)
+			w.wantOwner(client)
+			session := strings.TrimPrefix(hexOf(w.sessionOf(client)), "0x")
+			if entries := w.Srv.Children(records); len(entries) != 1 || !strings.Contains(entries[0], "."+session+".a") {
+				w.Errorf("the entries are %q, want that of %s alone", entries, session)
+			}
+		}
+		must(w, m.stop())
+		if entries := w.Srv.Children(records); len(entries) != 0 {
+			w.Errorf("the entries %q are left", entries)
+		}
+	})
+}
+
 // A record that somebody else changes in place is put right, with a znode that is static again.
 func TestStaticRecordIsMended(t *testing.T) {
 	inWorld(t, func(w *world) {
