@@ -21,7 +21,7 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-var full = flag.Bool("full", false, "freeze members while a group is upgraded from an earlier version, and take it back, too")
+var full = flag.Bool("full", false, "freeze members while a group is upgraded from an earlier version, and take it back, too; restart five processes twenty times")
 
 // upgrade is a group whose processes are replaced by those of another version, one at a time.
 type upgrade struct {

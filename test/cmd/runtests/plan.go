@@ -172,8 +172,8 @@ func soakPlan(count, first int) plan {
 		{{
 			{name: "full", packages: full, more: true, race: true, jobs: 1, args: []string{"-full"}, why: "their long cases, once"},
 			{
-				name: "upgrade", packages: []string{chaos}, more: true, race: true, flags: []string{"-run=^TestRollingUpgrade$"}, args: []string{"-full"},
-				why: "the way back to an earlier version, and frozen members on both; the rest of chaos has no long cases",
+				name: "upgrade", packages: []string{chaos}, more: true, race: true, flags: []string{"-run=^Test(RollingUpgrade|RestartsOfFive)$"}, args: []string{"-full"},
+				why: "the way back to an earlier version, and frozen members on both; twenty rounds of restarts; the rest of chaos has no long cases",
 			},
 		}},
 		{{days(float64(20*count), 1000*first)}},
