@@ -35,6 +35,8 @@ type client struct {
 	opts         *Options
 	log          *slog.Logger
 	zk           *zk.Conn
+	receiver     *zk.Conn        // the same, for makeRoom, which may be called before zk is set
+	room         int             // the largest answer that go-zookeeper takes; only makeRoom uses it
 	drained      chan struct{}   // closed when go-zookeeper's last goroutine has ended
 	ctx          context.Context //nolint:containedctx // the client's lifetime; its cause is why the client ended
 	cancel       context.CancelCauseFunc
@@ -135,9 +137,9 @@ func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, er
 		zk.WithEventCallback(c.event),
 		zk.WithLogger(zkLogger{c.log}),
 		zk.WithLogInfo(false),
-		// netConn has a limit for each answer.
-		zk.WithMaxBufferSize(max(s.opts.MaxAnswer, request{op: opMulti, size: s.opts.MaxPacket}.largest(0))),
-		zk.WithMaxConnBufferSize(s.opts.MaxPacket+bufferMargin),
+		zk.WithMaxBufferSize(firstBuffer),                       // netConn has a limit for each answer, and calls makeRoom
+		zk.WithMaxConnBufferSize(s.opts.MaxPacket+bufferMargin), // this one can't grow
+		func(conn *zk.Conn) { c.receiver, c.room = conn, firstBuffer },
 	)
 	if err != nil {
 		c.cancel(err)
@@ -151,6 +153,19 @@ func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, er
 		}
 	}()
 	return c, nil
+}
+
+// firstBuffer is the size of the buffer for answers with which go-zookeeper begins. Its own is 1.5 MiB, and most sessions never get an
+// answer of that size.
+const firstBuffer = 16 << 10
+
+// makeRoom lets go-zookeeper take an answer of that size: it makes a larger buffer when one comes. Only go-zookeeper's receiving
+// goroutine, which reads the limit, calls makeRoom; there is one at a time.
+func (c *client) makeRoom(size int) {
+	if size > c.room {
+		c.room = size
+		zk.WithMaxBufferSize(size)(c.receiver)
+	}
 }
 
 func (c *client) newTrust(timeout time.Duration) trust {

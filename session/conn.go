@@ -166,6 +166,7 @@ func (n *netConn) Read(b []byte) (int, error) {
 			n.fail(err)
 			return 0, err
 		}
+		n.c.makeRoom(len(frame))
 		n.rest = frame
 	}
 	copied := copy(b, n.rest)
