@@ -48,7 +48,7 @@
 //   - A view shows the members of one moment, with their records of that moment or later. It is not older than the Party's own
 //     joining, because a session reads its own writes.
 //   - Each change of the members leads to a new view, even if a member
-//     left and joined again under the same name, if a watch was lost, or if the connection
+//     left and joined again under the same name (but not in the same session with the same record, if that is known by its hash), if a watch was lost, or if the connection
 //     broke: the Party reads the directory's metadata at least once per
 //     session timeout, and lists the members again when the metadata differ. Changes
 //     that follow each other closely may lead to one view.
@@ -84,7 +84,8 @@
 //   - That a view is up to date. Its [session.Incarnation] says whether a program may act on it.
 //   - That members see the same views at the same time, or that each sees all views.
 //   - That an entry is its member's. It may outlast a znode that somebody else has deleted or replaced, until the member that made it
-//     notices that, or its session has expired. Two records with one hash take 2^80 tries to find. Whoever may write into the
+//     notices that, or its session has expired. If an ACL allows to create entries and not to delete them, it outlasts its member until
+//     that session ends; a member of that name without an entry then counts with the record of the former one. Two records with one hash take 2^80 tries to find. Whoever may write into the
 //     directories can make members compute different mappings, with entries or without.
 //   - That a record changed in place by somebody else is noticed by others if the member has an entry: they go on with what they have
 //     read. The member itself notices within a session timeout.

@@ -27,8 +27,8 @@ func (l *loop) enter(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return nil
-	case isAbout(err, 0) && errors.Is(err, session.ErrNodeExists):
-		return nil
+	case isAbout(err, 0) && (errors.Is(err, session.ErrNodeExists) || errors.Is(err, session.ErrNoNode)):
+		return nil // the loop reads whose znode it is, or creates the directory that somebody has deleted again
 	case isAbout(err, 0):
 		return err
 	case errors.Is(err, session.ErrUncertain):
@@ -65,10 +65,10 @@ func (l *loop) exit(ctx context.Context, version int32) error {
 		return l.inc.Delete(ctx, l.node, version)
 	}
 	_, err := l.inc.Multi(ctx, session.DeleteOp(l.node, version), session.DeleteOp(l.ownEntry(), -1))
-	if isAbout(err, 1) {
-		return l.inc.Delete(ctx, l.node, version) // the entry is gone, or ends with the session
+	if isAbout(err, 0) || !unreadable(ctx, err) {
+		return err
 	}
-	return err
+	return l.inc.Delete(ctx, l.node, version) // the entry is gone, or ends with the session
 }
 
 // exitEntry deletes this member's entry, if there is one, when the member's znode is gone or another session's.

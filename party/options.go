@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -26,7 +27,7 @@ type Options struct {
 	// has to read the record of each other one: the package's page has the rules. All members of a directory need the same path.
 	// "" means that there is none.
 	Records string
-	// Info is the data of this member's znode in the directory Records, which only [Read] reads. It is for what differs from member to
+	// Info is the data of this member's znode in the directory Records, which only [ReadEntries] reads. It is for what differs from member to
 	// member, up to 64 KiB. Info needs a Name and Records.
 	Info []byte
 	// Singly, when not nil, reports whether the znode of each of these members has to be read, because their age or their session
@@ -69,8 +70,8 @@ func (o Options) validate(path string) error {
 	if o.Records != "" {
 		if err := session.CheckPath(o.Records); err != nil {
 			errs = append(errs, operr.New("", "option Records", "", err))
-		} else if o.Records == path {
-			errs = append(errs, errors.New("option Records: is the directory of the members, every child of which is a member"))
+		} else if o.Records == path || strings.HasPrefix(o.Records, path+"/") {
+			errs = append(errs, errors.New("option Records: is or is in the directory of the members, every child of which is a member"))
 		}
 	}
 	if len(o.Info) > maxRecord {

@@ -102,12 +102,13 @@ func (l *loop) listRecords(ctx context.Context) error {
 	}
 	if d.watch != nil && open(d.watch) {
 		exists, now, err := l.inc.Exists(ctx, d.path)
-		if err != nil {
+		switch {
+		case err != nil && !unreadable(ctx, err):
 			return err
-		}
-		if exists && watched.SameChildren(now, d.stat) {
+		case err == nil && exists && watched.SameChildren(now, d.stat):
 			return nil
 		}
+		// The listing says what the servers refuse, which they may do since the last one: no watch shows that.
 	}
 	d.unwatch()
 	names, stat, watch, err := l.inc.ChildrenLasting(ctx, d.path)

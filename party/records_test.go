@@ -237,6 +237,73 @@ func TestRecordsRefused(t *testing.T) {
 	}
 }
 
+// TestRecordsRefusedLater is red if a member that has listed the directory of records sees no more changes when the servers refuse that.
+func TestRecordsRefusedLater(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.hashedMember("a", "one")
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Path == records && (r.Op == zktest.OpExists || r.Op == zktest.OpGetChildren2) {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		w.member("b") // without an entry, so that no watch of the directory fires
+		a.data(time.Second, "b", "record of b")
+		time.Sleep(3 * timeout)
+		if v := a.View(); v.Err != nil || !v.Joined {
+			w.Errorf("joined %v, %v", v.Joined, v.Err)
+		}
+	})
+}
+
+// TestDirectoryDeletedWhileJoining is red if Run ends because somebody deletes the directory that it has just made.
+func TestDirectoryDeletedWhileJoining(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var joins atomic.Int32
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpMulti && len(r.Ops) == 2 && joins.Add(1) == 2 {
+				must(w, w.Srv.Delete(directory))
+			}
+			return zktest.Action{}
+		})
+		w.hashedMember("a", "record")
+	})
+}
+
+// TestGarbageIsListedSlowly is red if a large directory of records is listed for each of many changes.
+func TestGarbageIsListedSlowly(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.hashedMember("a", "record")
+		for i := range 1000 {
+			must(w, w.Srv.Create(fmt.Sprint(records, "/before-", i), nil))
+		}
+		time.Sleep(timeout)
+		before := w.Srv.Stats().Requests[zktest.OpGetChildren2]
+		for i := range 300 {
+			must(w, w.Srv.Create(fmt.Sprint(records, "/now-", i), nil))
+			time.Sleep(10 * time.Millisecond)
+		}
+		if got := w.Srv.Stats().Requests[zktest.OpGetChildren2] - before; got > 6 {
+			w.Errorf("%d lists in three seconds", got)
+		}
+	})
+}
+
+// TestLeavingRefusedTogether is red if a member's znode stays because the servers refuse to delete its entry with it.
+func TestLeavingRefusedTogether(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.hashedMember("a", "record")
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpMulti && len(r.Ops) == 2 {
+				return zktest.Action{Err: zktest.ErrUnimplemented}
+			}
+			return zktest.Action{}
+		})
+		must(w, a.stop())
+		w.wantGone("a")
+	})
+}
+
 // TestEntryIsMended is red if a member does not put right what others have done to its entry.
 func TestEntryIsMended(t *testing.T) {
 	inWorld(t, func(w *world) {

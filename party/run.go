@@ -260,7 +260,7 @@ func (l *loop) wait(ctx context.Context) {
 	case <-l.watch.C():
 	case <-l.records.changed():
 	}
-	pace := min(maxPace, time.Duration(len(l.members))*pacePerMember)
+	pace := min(maxPace, time.Duration(max(len(l.members), len(l.records.names)))*pacePerMember)
 	timer := time.NewTimer(time.Until(l.readAt.Add(pace)))
 	defer timer.Stop()
 	select {
