@@ -79,7 +79,7 @@ func (m *membership) serve(ctx context.Context, s *consumeSession) error {
 	if unhook() && ctx.Err() == nil && m.ctx.Err() == nil {
 		return joined(setup, failed, cleanup)
 	}
-	m.leave(nil) // so does leaveWith's function, unless the session has ended with ctx before it began
+	m.stopOrderly() // so does leaveWith's function, unless the session has ended with ctx before it began, or before it ran
 	<-m.done
 	m.group.setMember(nil)
 	m.group.setSetupAt(time.Time{})

@@ -1,12 +1,14 @@
 package party
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	gopath "path"
+	"slices"
 	"time"
 
 	"github.com/kielgo/kiel/internal/operr"
@@ -180,11 +182,15 @@ func (l *loop) joinStatic(ctx context.Context) error {
 				return err
 			}
 		}
+		l.tenure.calmAt = time.Time{} // before the answer, which may be lost; calm sees whether this member has the name
+		if g.Taken > 0 {
+			l.tenure.calmAt = time.Now().Add(calmTime + 2*waitOf(g.Taken))
+		}
 		_, err = l.inc.Multi(ctx, ops...)
 		refused, ok := errors.AsType[*session.MultiError](err)
 		switch {
 		case err == nil:
-			l.gotName(ctx, r, old, g)
+			l.gotName(ctx, r, old)
 			return nil
 		case errors.Is(err, session.ErrUncertain):
 			// Before the answer to a Sync it was executed, or it never will be: the next reading shows which.
@@ -232,11 +238,8 @@ func (l *loop) joinRefused(ctx context.Context, err error) error {
 }
 
 // gotName notes that this member has got its name.
-func (l *loop) gotName(ctx context.Context, r reading, old, g guard) {
-	l.tenure.holder, l.tenure.calmAt = 0, time.Time{}
-	if g.Taken > 0 {
-		l.tenure.calmAt = time.Now().Add(calmTime + 2*waitOf(g.Taken))
-	}
+func (l *loop) gotName(ctx context.Context, r reading, old guard) {
+	l.tenure.holder = 0
 	switch {
 	case !r.exists:
 	case old.Stopped:
@@ -308,19 +311,30 @@ func (l *loop) deleteOwn(ctx context.Context, version int32) error {
 		return err
 	case !exists || stat.EphemeralOwner != l.sid:
 		return session.ErrNoNode
-	case !g.exists: // somebody has deleted it
-		return l.exit(ctx, version)
 	}
-	ops := []session.Op{session.CheckOp(l.static.Guard, g.version), session.DeleteOp(l.node, version)}
-	if l.records.path == "" {
-		_, err = l.inc.Multi(ctx, ops...)
-		return err
+	first := session.CheckOp(l.static.Guard, g.version)
+	if !g.exists { // somebody has deleted it: it is made anew, and a process that takes the name over does so, too
+		first = l.write(guard{Session: hex(l.sid), Process: l.tenure.process}, g)
 	}
-	_, err = l.inc.Multi(ctx, append(ops, session.DeleteOp(l.ownEntry(), -1))...)
+	ops := []session.Op{first, session.DeleteOp(l.node, version)}
+	all := ops
+	if l.records.path != "" {
+		all = append(slices.Clone(ops), session.DeleteOp(l.ownEntry(), -1))
+	}
+	_, err = l.inc.Multi(ctx, all...)
 	if isAbout(err, len(ops)) {
 		_, err = l.inc.Multi(ctx, ops...) // the entry is gone, or ends with the session
 	}
-	return err
+	switch {
+	case !isAbout(err, 0) || g.exists:
+		return err
+	case errors.Is(err, session.ErrNodeExists):
+		return session.ErrBadVersion
+	case errors.Is(err, session.ErrNoNode):
+		return cmp.Or(l.inc.EnsurePath(ctx, gopath.Dir(l.static.Guard)), session.ErrBadVersion)
+	default:
+		return l.exit(ctx, version)
+	}
 }
 
 // stop marks the guard, so that the next process of this name takes the membership over at once. It returns whether the znode stands,

@@ -520,3 +520,62 @@ func TestStaticOptions(t *testing.T) {
 		}
 	})
 }
+
+// The count begins anew after a take-over whose reply was lost, too.
+func TestStaticCountsAfterALostReply(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := w.static("a-1")
+		first.joined()
+		first.crash("a-1")
+		var once sync.Once
+		w.Srv.SetHook(func(r *zktest.Request) (a zktest.Action) {
+			if r.Op == zktest.OpMulti && touches(r, node("a")) {
+				once.Do(func() { a.LoseReply = true })
+			}
+			return a
+		})
+		next := w.static("a-2")
+		next.joined()
+		w.unhook()
+		w.wantOwner("a-2")
+		if g, _ := w.guard(); g.Taken != 1 {
+			w.Errorf("after the take-over: %+v", g)
+		}
+		time.Sleep(time.Hour)
+		if g, _ := w.guard(); g.Taken != 0 {
+			w.Errorf("after an hour: %+v", g)
+		}
+	})
+}
+
+// Without a guard, which somebody has deleted with its directory or without, a process that leaves while its successor takes over does
+// not delete the successor's znode either, and one without a successor leaves.
+func TestLateLeaveWithoutAGuard(t *testing.T) {
+	for what, successor := range map[string]bool{"successor": true, "none": false} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				older := w.static("a-1")
+				older.joined()
+				must(w, w.Srv.Delete(guardPath))
+				if !successor {
+					must(w, w.Srv.Delete("/kiel/groups/g/static"))
+				}
+				deleted := false
+				var once sync.Once
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if (r.Op == zktest.OpMulti || r.Op == zktest.OpDelete) && r.Client == "a-1" && successor {
+						once.Do(func() { w.static("a-2").joined() })
+					}
+					return zktest.Action{}
+				})
+				must(w, older.stop())
+				stat, stands := w.stands("a")
+				deleted = !stands || stat.EphemeralOwner != w.sessionOf("a-1") && successor && stat.EphemeralOwner != w.sessionOf("a-2")
+				w.unhook()
+				if deleted == successor {
+					w.Errorf("the znode is gone: %t", deleted)
+				}
+			})
+		})
+	}
+}

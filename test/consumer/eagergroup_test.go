@@ -195,7 +195,9 @@ func TestEagerStateOfSetup(t *testing.T) {
 		if n := store.sum(); n != sent || store.handled() != sent {
 			t.Errorf("%d messages were sent, %d handled, the store counts %d", sent, store.handled(), n)
 		}
-		r.check(false)
+		if rep := r.check(true); rep.Duplicates > 2 { // a message that is received while the channel is emptied may come again
+			t.Errorf("%d duplicates: %s", rep.Duplicates, rep)
+		}
 	})
 }
 
