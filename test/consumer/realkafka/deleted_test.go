@@ -18,8 +18,12 @@ func TestDeletedTopic(t *testing.T) {
 		r.produce(100, ids(n)...)
 		a := r.member("a")
 		until(t, "all messages", func() bool { return a.count.Load() == 100*n })
+		admin := r.admin()
+		for _, p := range ids(n) { // commits of a deleted topic would be refused, and reported
+			until(t, "the marks are committed", func() bool { return committed(t, admin, p) == 100 })
+		}
 		began := time.Now()
-		if err := r.admin().DeleteTopic(topic); err != nil {
+		if err := admin.DeleteTopic(topic); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "the error", func() bool { return len(a.errors()) > 0 })
