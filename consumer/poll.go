@@ -17,7 +17,7 @@ import (
 //   - The handler's context has ended, or the claim is not trusted any more: the cause of the handler's context, which wraps
 //     ownership.ErrRevoked or ownership.ErrLost when the partition is revoked or lost. The handler is to return.
 //
-// What Poll returns is not marked: [Partition.Mark] of the last message marks all.
+// Poll marks none of the messages: [Partition.Mark] of the last one marks all.
 func (p *Partition) Poll(ctx context.Context, most int) ([]sarama.ConsumerMessage, error) {
 	p.handled()
 	if ctx.Err() != nil {

@@ -27,7 +27,7 @@ func TestEntryNames(t *testing.T) {
 			t.Errorf("%q is an entry of %q: %+v", name, member, e)
 		}
 	}
-	// What the wire has does not change: members of other versions read it.
+	// The names on the wire do not change: members of other versions read it.
 	if want := "cM6HH4o9P7RJvDw6zmVHzvAt_HQ.ab.m"; good != want {
 		t.Errorf("got %s, want %s", good, want)
 	}

@@ -75,7 +75,7 @@ func (h *handover) leave(leaver, taker *member, partitions int) (began int64, no
 	return began, noted
 }
 
-// What the next owner of partitions does after their claims is what must come after them: it asks Kafka for the stored offsets,
+// The next owner of partitions does after their claims only what must come after them: it asks Kafka for the stored offsets,
 // of many partitions at a time, and fetches. Topics are asked about while it waits for the claims, and the stored offsets, which
 // are as it would store them, are not stored again.
 func TestHandOverAsksOnlyForOffsets(t *testing.T) {

@@ -170,7 +170,7 @@ func TestStaticCrash(t *testing.T) {
 	})
 }
 
-// Of two processes of one name the newer one has it. The older one finishes its work, commits and releases, and its error names both.
+// The newer one of two processes of one name has it. The older one finishes its work, commits and releases, and its error names both.
 // When the newer one stops, the older one goes on at once.
 func TestTwoStaticProcesses(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig, kind func(*consumer.Options)) {

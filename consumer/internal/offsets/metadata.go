@@ -13,7 +13,7 @@ import (
 // commitMetadata is the metadata of a commit in Kafka:
 // "kiel1;<ids>;<token>/<partitions>;<text>". The ids are in base64: the topic's id, 16 bytes, and behind it the two ids of the
 // Place, 8 bytes each; then, in 6 bytes, the milliseconds from 1970 to when the group began on the topic, if it has just done so.
-// What is unknown is zero bytes, and is left out at the end; without any id the field is empty. Earlier versions wrote the topic's id
+// An unknown part is zero bytes, and is left out at the end; without any id the field is empty. Earlier versions wrote the topic's id
 // alone, or the three ids, and ignore what is behind them. The partitions and their slash are left out when unknown. Metadata of
 // another form is all text.
 type commitMetadata struct {

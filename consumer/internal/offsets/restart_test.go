@@ -108,7 +108,7 @@ func TestRestartWithoutMarks(t *testing.T) {
 	})
 }
 
-// What was taken back stays so after a Restart, and the reverse.
+// Offsets that were taken back stay so after a Restart, and the reverse.
 func TestRestartAndWithhold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := openTracker(t)
