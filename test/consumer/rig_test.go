@@ -83,7 +83,7 @@ func (r *rig) produceTo(topic string, n int, partitions ...int32) {
 			records = append(records, &kgo.Record{Topic: topic, Partition: p, Value: []byte("value")})
 		}
 	}
-	if err := r.prod.ProduceSync(r.t.Context(), records...).FirstErr(); err != nil {
+	if err := r.prod.ProduceSync(context.WithoutCancel(r.t.Context()), records...).FirstErr(); err != nil {
 		r.t.Fatal(err)
 	}
 	r.mu.Lock()
