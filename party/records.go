@@ -32,30 +32,31 @@ type entry struct {
 	session int64 // that owns the member's znode and the entry
 }
 
-// hashText writes hashes with letters, digits, - and _.
-func hashText() *base64.Encoding { return base64.RawURLEncoding.Strict() }
+// entryName returns the name of a member's znode in the directory of records: the hash, written with letters, digits, - and _, the
+// session, and the member's name as it is, which may be any name of a znode.
+func entryName(e entry, member string) string { return string(e.appendTo(nil)) + member }
 
-// entryName returns the name of a member's znode in the directory of records: the hash, the session, and the member's name as it
-// is, which may be any name of a znode.
-func entryName(e entry, member string) string {
-	return hashText().EncodeToString(e.hash[:]) + "." + strconv.FormatUint(uint64(e.session), 16) + "." + member
+// appendTo appends what stands before the member's name.
+func (e entry) appendTo(b []byte) []byte {
+	b = append(base64.RawURLEncoding.AppendEncode(b, e.hash[:]), '.')
+	return append(strconv.AppendUint(b, uint64(e.session), 16), '.')
 }
 
 // parseEntry parses what entryName has written. ok is false for any other name.
 func parseEntry(name string) (member string, e entry, ok bool) {
 	hash, rest, _ := strings.Cut(name, ".")
 	session, member, _ := strings.Cut(rest, ".")
-	if len(hash) != hashText().EncodedLen(len(e.hash)) || len(session) > 16 || member == "" {
+	if len(hash) != base64.RawURLEncoding.EncodedLen(len(e.hash)) || len(session) > 16 || member == "" {
 		return "", entry{}, false
 	}
-	decoded, err := hashText().DecodeString(hash)
-	if err != nil {
-		return "", entry{}, false
-	}
-	copy(e.hash[:], decoded)
+	_, hashErr := base64.RawURLEncoding.Decode(e.hash[:], []byte(hash))
 	id, err := strconv.ParseUint(session, 16, 64)
 	e.session = int64(id)
-	if err != nil || id == 0 || entryName(e, member) != name {
+	if hashErr != nil || err != nil || id == 0 {
+		return "", entry{}, false
+	}
+	var buf [64]byte
+	if string(e.appendTo(buf[:0])) != name[:len(name)-len(member)] { // written in another way
 		return "", entry{}, false
 	}
 	return member, e, true
@@ -221,6 +222,9 @@ func (l *loop) mendEntry(ctx context.Context) error {
 	own := l.ownEntry()
 	missing, stale := true, []string(nil)
 	for _, name := range l.records.names {
+		if !strings.HasSuffix(name, l.name) {
+			continue
+		}
 		switch member, e, ok := parseEntry(name); {
 		case !ok || member != l.name || e.session != l.sid:
 		case session.Join(l.records.path, name) == own:

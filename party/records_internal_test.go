@@ -1,6 +1,8 @@
 package party
 
 import (
+	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -17,7 +19,7 @@ func TestEntryNames(t *testing.T) {
 		}
 	}
 	good := entryName(entry{h, 0xab}, "m")
-	text := hashText().EncodeToString(h[:])
+	text := base64.RawURLEncoding.EncodeToString(h[:])
 	for _, name := range []string{
 		"", "m", ".", "..", "...", "a.b.m", good[1:], "x" + good, text, text + ".", text + ".ab", text + ".ab.", text + "..m", text + ".0.m",
 		text + ".AB.m", text + ".0ab.m", text + ".-1.m", text + ".+1.m", text + ".0xab.m", text + ".ab m", text + ".12345678901234567.m",
@@ -51,5 +53,16 @@ func TestTwoEntriesAreNone(t *testing.T) {
 	})
 	if len(got) != 1 || got["one"] != a {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// The names of a large group are parsed by each member whenever one changes.
+func BenchmarkParseEntries(b *testing.B) {
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = entryName(entry{hashOf(nil), int64(i) + 0x100000000000000}, fmt.Sprintf("member-%04d.example", i))
+	}
+	for b.Loop() {
+		parseEntries(names)
 	}
 }
