@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/servers"
@@ -19,11 +20,12 @@ import (
 
 var (
 	storms       = flag.String("storms", "200x2000", "storms of joins: members x partitions, each after a comma")
-	stormProfile = flag.String("storm-profile", "", "a file for a CPU profile of the storm")
+	stormProfile = flag.String("storm-profile", "", "a file for a CPU profile of the storm; that with .more after its name gets one of the last join")
 )
 
 // TestStorm measures what it costs that so many members join an empty group at once, in one process and on one server: until all
-// partitions are owned and all members know each other, and until one more member has its share.
+// partitions are owned and all members know each other, and until one more member has its share. The members run Balanced, as those of
+// a consumer do: with RoundRobin one more member moves most partitions.
 func TestStorm(t *testing.T) {
 	for name := range strings.SplitSeq(*storms, ",") {
 		t.Run(name, func(t *testing.T) {
@@ -57,33 +59,24 @@ func storm(t *testing.T, members, partitions int) {
 	defer r.running.Wait()
 	defer cancel()
 	before := now()
-	if *stormProfile != "" {
-		f, err := os.Create(*stormProfile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			t.Fatal(err)
-		}
-	}
+	profiled := profiling(t, *stormProfile, "")
 	counted, began := figuresOf(t, zk), time.Now()
 	for i := range r.owners {
 		r.run(ctx, i)
 	}
 	all := r.awaitOwned(began, 3*time.Minute)
 	requests := figuresOf(t, zk)["zk_packets_received"] - counted["zk_packets_received"]
-	if *stormProfile != "" {
-		pprof.StopCPUProfile()
-	}
+	profiled()
 	losses := r.losses()
 	time.Sleep(5 * time.Second)
 	heap := now().heap - before.heap
 
 	r.add(zk, "one-more.example")
+	profiled = profiling(t, *stormProfile, ".more")
 	began = time.Now()
 	r.run(ctx, members)
 	oneMore := r.awaitOwned(began, time.Minute)
+	profiled()
 
 	time.Sleep(15 * time.Second)
 	counted = figuresOf(t, zk)
@@ -93,6 +86,27 @@ func storm(t *testing.T, members, partitions int) {
 	t.Logf("%d members, %d partitions: all owned after %.2f s, %d requests, %d losses of trust until then and %d in all; one more has its share after %.2f s; "+
 		"%.2f requests a second and member while nothing changes; %.2f MB of heap a member", members, partitions, all.Seconds(), requests, losses, r.losses(),
 		oneMore.Seconds(), idle, float64(heap)/float64(members)/(1<<20))
+}
+
+// profiling writes a CPU profile into a file of that name and suffix, unless the name is empty, until stop is called.
+func profiling(t *testing.T, name, suffix string) (stop func()) {
+	t.Helper()
+	if name == "" {
+		return func() {}
+	}
+	f, err := os.Create(name + suffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // add makes a member.
@@ -106,7 +120,7 @@ func (r *stormRig) add(zk *servers.ZooKeeper, name string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	a, err := allocator.New(s, "storm", name, allocator.Options{Seed: seed, Topics: []string{"orders"}})
+	a, err := allocator.New(s, "storm", name, allocator.Options{Seed: seed, Topics: []string{"orders"}, Func: allocfn.Balanced()})
 	if err != nil {
 		r.t.Fatal(err)
 	}
