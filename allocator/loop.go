@@ -114,7 +114,8 @@ type loop struct {
 	seeded   bool            // a set has had the seed
 	seedView uint64          // the version of the set's view on which the seed was added last: a later view has the effect
 
-	seedFailures int // how often in a row adding the seed has failed
+	stopAdding   context.CancelCauseFunc // ends the addition of the seed; nil before the first
+	seedFailures int                     // how often in a row adding the seed has failed
 
 	// Calls of Rebalance, by their progress.
 	asked     []chan error // no refresh has begun for them

@@ -40,6 +40,10 @@ type seed struct {
 
 func newSeed(items []string) *seed { return &seed{turn: make(chan struct{}, 1), items: items} }
 
+// errSeeded ends an addition of the seed that is not needed any more: of members that start together one adds the seed, while the others
+// wait for the set's lock.
+var errSeeded = errors.New("the set has the seed")
+
 // errTurn is the kind of an error of a change that another one kept waiting until its context ended.
 var errTurn = errors.New("waiting for another change of the set by this member")
 
@@ -147,8 +151,14 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	wanted, there := l.seed.all(), l.set.Items
 	again := l.seeded // the set has had the seed before
 	rest := pause.Jitter(pause.Doubling(seedRetryMin, seedRetryMax).After(l.seedFailures))
+	adding, stop := context.WithCancelCause(ctx)
+	l.stopAdding = stop
 	l.running.Go("seeding", func() {
-		added, err := l.addSeed(ctx, wanted, there)
+		defer stop(nil)
+		added, err := l.addSeed(adding, wanted, there)
+		if err != nil && context.Cause(adding) == errSeeded { //nolint:errorlint // the same value
+			err = nil
+		}
 		if again && added > 0 {
 			l.log.WarnContext(ctx, "added partitions of the seed that the set had lost", "partitions", added)
 		}
@@ -237,6 +247,9 @@ func (l *loop) compareSeed(v *sharedset.View) {
 	l.seed.compare(v)
 	if len(missing(l.seed.all(), v.Items)) == 0 {
 		l.seedIn, l.seeded = v, true
+		if l.stopAdding != nil {
+			l.stopAdding(errSeeded)
+		}
 		l.report(kindSeed, nil)
 		l.seedFailures = 0
 	}
