@@ -182,12 +182,12 @@ func (s *Set) acquire(ctx context.Context) (*lock.Held, error) {
 	return s.lock.Acquire(ctx)
 }
 
-// release releases the lock. It waits only briefly for a lost connection, because the change is already done; the removal goes on
-// in the background.
+// release releases the lock. It waits only briefly for a lost connection, and not at all when ctx has ended, because the change is
+// already done; the removal goes on in the background.
 func (s *Set) release(ctx context.Context, held *lock.Held) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := held.Release(ctx); err != nil {
+	if err := held.Release(brief); err != nil && ctx.Err() == nil {
 		s.logger.WarnContext(ctx, "lock not released yet", "error", err)
 	}
 }
