@@ -36,9 +36,10 @@ func (a *PartitionAllocator) Alive(ctx context.Context) error {
 	}
 }
 
-// Waiting returns what this member waits for. It returns "" if the member takes part: it has joined, its session is trusted,
-// [PartitionAllocator.Ready] has returned nil or would, and the mapping in force was computed from the newest views. It does not
-// block.
+// Waiting returns what this member waits for. It returns "" if the member takes part: it has joined, its session is trusted, and
+// [PartitionAllocator.Ready] has returned nil or would. A member that has a mapping goes on with it when no newer one can be computed, as
+// when a newcomer can't run the group's function: that is no reason to wait, it is in the snapshot's Err and among the disagreements of
+// Status. It does not block.
 func (a *PartitionAllocator) Waiting() string {
 	s := a.Snapshot()
 	switch {
@@ -52,8 +53,6 @@ func (a *PartitionAllocator) Waiting() string {
 		return "the ZooKeeper session: it is " + a.session.Stats().State
 	case !s.Joined:
 		return "membership: " + cmp.Or(status.ShownText(text(s.Err)), "the member has left")
-	case errors.Is(s.Err, ErrFuncMismatch), errors.Is(s.Err, ErrFuncFailed):
-		return "a mapping: " + status.ShownText(operr.Text(s.Err))
 	default:
 		return ""
 	}

@@ -50,6 +50,7 @@ type metrics struct {
 	stuck         prometheus.Gauge
 	unowned       prometheus.Gauge
 	unownedSince  *since
+	owner         atomic.Pointer[Owner] // that runs, or ran last; nil before the first
 
 	claimFailed, revokeFailed, handlerFailed prometheus.Counter
 	claimStage, revokeStage                  prometheus.Histogram
@@ -104,6 +105,9 @@ func newMetrics(set *promreg.Set) *metrics {
 		Name: "kiel_oldest_unowned_partition_seconds", ConstLabels: labels,
 		Help: "Time since the oldest of the unowned partitions was first seen without a claim, in seconds; 0 when there are none.",
 	}, m.unownedSince.seconds))
+	promreg.Add(set, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kiel_ready", ConstLabels: labels, Help: "1 while the member is ready, as /readyz says: it has joined, its session is trusted, and its first claims since then are settled.",
+	}, m.ready))
 	for _, reason := range reasons() {
 		m.unclaimed.WithLabelValues(reason)
 	}
@@ -114,6 +118,14 @@ func newMetrics(set *promreg.Set) *metrics {
 		m.moved.WithLabelValues(direction)
 	}
 	return m
+}
+
+// ready is 1 while the owner that runs, or ran last, is ready.
+func (m *metrics) ready() float64 {
+	if o := m.owner.Load(); o != nil && o.Waiting() == "" {
+		return 1
+	}
+	return 0
 }
 
 // showUnowned shows how many partitions are unowned, and since when the oldest is.

@@ -147,6 +147,7 @@ func (o *Owner) Run(ctx context.Context) error {
 		return o.err
 	}
 	defer hide()
+	o.metrics.owner.Store(o)
 	if ctx.Err() != nil { // the session may have ended with it, before we held it
 		o.err = exported(o.endSource(ctx))
 		return o.err
