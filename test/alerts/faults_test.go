@@ -31,6 +31,7 @@ type fleet struct {
 	kafka *servers.Kafka
 	*scraper
 	targets map[string]string
+	all     []*servers.Process
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -60,7 +61,9 @@ func (f *fleet) start(name string, args ...string) *servers.Process {
 	}, args...)...)
 	f.targets[name] = address
 	f.aim(f.targets)
-	return servers.Start(f.t, name, cmd)
+	p := servers.Start(f.t, name, cmd)
+	f.all = append(f.all, p)
+	return p
 }
 
 // gone says that a member is no more, so that Prometheus forgets its series.
@@ -129,7 +132,7 @@ func TestFaults(t *testing.T) {
 
 	t.Log("a handler that hangs at the message")
 	e := f.start("e", "--topic", "extra", "--hang-on", "poison")
-	f.fires("KielHandlerStuck", "KielFallingBehind extra", "KielHandlerFailing extra", "KielUnwantedTopic")
+	f.fires("KielHandlerStuck", "KielHandlerStands", "KielFallingBehind extra", "KielHandlerFailing extra", "KielUnwantedTopic")
 	e.Kill()
 	f.gone("e")
 	c := f.start("c", "--topic", "orders", "--topic", "extra", "--work", "2ms") // the board shows how it catches up
@@ -173,6 +176,21 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%v fire", firing)
 	}
 	f.checkBoard(began)
+
+	t.Log("a program whose topic is misspelt")
+	m := f.start("m", "--topic", "order")
+	f.fires("KielMembersApart")
+	m.Kill()
+	f.gone("m")
+	f.quiet()
+
+	t.Log("all members gone")
+	for _, member := range f.all {
+		member.Kill()
+	}
+	f.targets = map[string]string{}
+	f.aim(f.targets)
+	f.fires("KielGroupGone")
 }
 
 // squat puts a znode where a claim stands, and returns what removes it.

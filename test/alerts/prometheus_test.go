@@ -68,11 +68,13 @@ func hurried(t *testing.T) []byte {
 	t.Helper()
 	text := string(read(t, "deploy", "prometheus", "rules.yml"))
 	for _, change := range [][2]string{
+		{`for: 3m`, "for: 10s"},
 		{`for: \d+m`, "for: 2s"},
 		{`\[10m\]`, "[30s]"},
 		{`\[1h\]`, "[1m]"},
 		{`offset 10m`, "offset 10s"},
 		{`> 60\b`, "> 5"},
+		{`> 120\b`, "> 5"},
 		{`> 300\b`, "> 10"},
 		{`> 600\b`, "> 10"},
 	} {
