@@ -177,10 +177,10 @@ func TestMetricsThatAreKept(t *testing.T) {
 		for i, name := range []string{"a", "b"} {
 			info := fmt.Sprintf("kiel_member_info{member=%s,version=%s}", name, ownership.Version())
 			a := w.owning(name, "t:0", memberOptions{Options: ownership.Options{Registerer: keeper}})
-			wantSeries(t, reg, map[string]float64{"kiel_owned_partitions{topic=t}": 1, "kiel_claims_total{result=ok}": float64(i + 1), info: 1})
+			wantSeries(t, reg, map[string]float64{"kiel_owned_partitions{topic=t}": 1, "kiel_claims_total{result=ok}": float64(i + 1), info: 1, "kiel_ready{}": 1})
 			a.quit()
 			<-a.done
-			wantSeries(t, reg, map[string]float64{"kiel_owned_partitions{topic=t}": 0, "kiel_claims_total{result=ok}": float64(i + 1), info: 0})
+			wantSeries(t, reg, map[string]float64{"kiel_owned_partitions{topic=t}": 0, "kiel_claims_total{result=ok}": float64(i + 1), info: 0, "kiel_ready{}": 0})
 		}
 		keeper.Close()
 		if got := series(t, reg); len(got) != 0 {
