@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/sessions"
+	"github.com/kielgo/kiel/ownership"
 )
 
 // steps is a context that ends the contexts derived from it one by one, when its test says so.
@@ -53,6 +54,30 @@ func TestSessionEndsBeforeItsMemberLeaves(t *testing.T) {
 		}
 		if r.ctx.Err() == nil {
 			t.Error("the member does not leave")
+		}
+	})
+}
+
+// The call's context ends after the handlers have returned by themselves, and what makes the member leave with that context has not run
+// by then. The stop is an orderly one all the same, in which a static member stays a member.
+func TestStopIsOrderlyBeforeItsFunctionRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error { return nil }, nil)
+		r.group.settings.Static = true
+		parent, end := context.WithCancel(t.Context())
+		ctx := &steps{Context: parent, done: make(chan struct{})}
+		s := newConsumeSession(ctx, parent, sessions.Kind{})
+		end()
+		go func() {
+			s.finish(sessions.Asked)
+			<-r.ctx.Done()
+			close(r.done)
+		}()
+		if err := r.serve(ctx, s); err != nil {
+			t.Error(err)
+		}
+		if cause := context.Cause(r.ctx); !errors.Is(cause, ownership.ErrKeep) {
+			t.Errorf("the member leaves because of %v", cause)
 		}
 	})
 }

@@ -33,7 +33,7 @@ func TestPrepareConnects(t *testing.T) {
 	})
 }
 
-// A connection that Prepare can't open is tried again when the partition is opened.
+// A connection that Prepare can't open is tried again when the partition is opened, at once: the failure before does not count.
 func TestPrepareThatFails(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *fakeCluster, x *Fetcher) {
 		c.add(0, batch{values: vals(3)})
@@ -42,8 +42,12 @@ func TestPrepareThatFails(t *testing.T) {
 		x.Prepare("t", []int32{0})
 		time.Sleep(time.Second)
 		c.change(func() { c.down[1] = false })
+		began := time.Now()
 		p := open(t, x, 0, 0, -1)
 		defer p.Close()
 		same(t, offsets(t, p, 3), seq(0, 3))
+		if d := time.Since(began); d > 0 {
+			t.Errorf("read after %v", d)
+		}
 	})
 }
