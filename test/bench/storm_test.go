@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -21,6 +22,7 @@ import (
 var (
 	storms       = flag.String("storms", "200x2000", "storms of joins: members x partitions, each after a comma")
 	stormProfile = flag.String("storm-profile", "", "a file for a CPU profile of the storm; that with .more after its name gets one of the last join")
+	stormHeap    = flag.String("storm-heap", "", "a file for a heap profile of its members while nothing changes; -test.memprofilerate=1 makes it exact")
 )
 
 // TestStorm measures what it costs that so many members join an empty group at once, in one process and on one server: until all
@@ -70,6 +72,9 @@ func storm(t *testing.T, members, partitions int) {
 	losses := r.losses()
 	time.Sleep(5 * time.Second)
 	heap := now().heap - before.heap
+	if *stormHeap != "" {
+		writeHeap(t, *stormHeap)
+	}
 
 	r.add(zk, "one-more.example")
 	profiled = profiling(t, *stormProfile, ".more")
@@ -106,6 +111,18 @@ func profiling(t *testing.T, name, suffix string) (stop func()) {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// writeHeap writes a profile of what is in use.
+func writeHeap(t *testing.T, file string) {
+	t.Helper()
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(pprof.Lookup("heap").WriteTo(f, 0), f.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 
