@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
 	"github.com/kielgo/kiel/internal/operr"
@@ -69,6 +70,19 @@ func (o *opening) storeMarks(commit func(context.Context, *offsets.Tracker) erro
 	if err := commit(ctx, o.tracker); err != nil && !errors.Is(err, offsets.ErrLost) && !o.member.catalog.Explains(ctx, o.tp.Topic, err) {
 		o.member.group.log.FailedWarn(reporting.KindCommit, o.tp.String(), err)
 	}
+}
+
+// kept returns the partitions that this member is to keep: those of the newest plan, or none when it leaves. It does not block.
+func (m *membership) kept() map[kiel.Partition]bool {
+	s := m.snapshot()
+	if s == nil || m.ctx.Err() != nil {
+		return nil
+	}
+	kept := map[kiel.Partition]bool{}
+	for _, p := range s.Mine() {
+		kept[p] = true
+	}
+	return kept
 }
 
 // stuckSince returns a StuckError for the partition, whose ConsumeClaim or Fence still runs although it was asked to return at the

@@ -170,6 +170,7 @@ func (m *membership) build(ctx context.Context, kind sessions.Kind) error {
 		Window:    g.settings.Window,
 		CurrentID: m.catalog.ID,
 		Elsewhere: m.isElsewhere,
+		Kept:      m.kept,
 		Notify:    m.notifyCommitted,
 		Report:    m.reportCommit,
 		Text:      m.report.Text,

@@ -2,7 +2,10 @@ package consumer_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,7 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // zookeeperTrip is the time from a request to ZooKeeper to its answer. One to Kafka takes none in these tests: sarama holds a
@@ -119,4 +124,74 @@ func TestHandOverAsksOnlyForOffsets(t *testing.T) {
 		}
 		quit(a)
 	})
+}
+
+// A member that leaves stores the last marks of all its partitions in one request, and then releases all claims, in the time of two
+// requests to ZooKeeper. So does a static one, whose partitions stay its own in the plan.
+func TestManyPartitionsAreGivenUpTogether(t *testing.T) {
+	for name, static := range map[string]bool{"leaves": false, "static": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { testGivenUpTogether(t, static) })
+		})
+	}
+}
+
+func testGivenUpTogether(t *testing.T, static bool) {
+	const partitions, kafkaTrip = 64, 5 * time.Millisecond
+	r := newRig(t, 2*partitions, kfake.NumBrokers(1), kfake.Ports(9092))
+	r.zknet.Delay(zookeeperTrip / 2)
+	a := r.member("a", nil).run()
+	until(t, "a owns all", func() bool { return len(a.owns()) == 2*partitions })
+	started := time.Now()
+	b := r.owning("b", func(o *consumer.Options) { o.Static = static }).run()
+	until(t, "b owns its share", func() bool { return len(b.owns()) == partitions })
+	time.Sleep(10500*time.Millisecond - time.Since(started)) // b stores its marks once a second
+	for i := range int32(2 * partitions) {
+		r.produce(1, i)
+	}
+	until(t, "all is marked", func() bool { return total(a, b) == 2*partitions })
+
+	shares, began := b.shares(), time.Now()
+	var commits []int
+	r.kafka.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		r.kafka.KeepControl()
+		if n := shares(req.(*kmsg.OffsetCommitRequest)); n > 0 {
+			commits = append(commits, n)
+			r.kafka.SleepControl(func() { time.Sleep(kafkaTrip) })
+		}
+		return nil, nil, false
+	})
+	var releases []time.Duration
+	r.zk.SetHook(func(q *zktest.Request) zktest.Action {
+		if q.Client == "b" && slices.ContainsFunc(q.Ops, func(op zktest.Request) bool { return strings.Contains(op.Path, "/owners/") }) {
+			releases = append(releases, time.Since(began))
+		}
+		return zktest.Action{}
+	})
+	b.leave()
+	r.zk.SetHook(nil)
+	t.Logf("commits of %d offsets, releases at %v", commits, releases)
+	if !slices.Equal(commits, []int{partitions}) {
+		t.Errorf("commits of %d offsets, want one of %d", commits, partitions)
+	}
+	if d := releases[len(releases)-1] - releases[0]; d > zookeeperTrip {
+		t.Errorf("the last releases were sent %v after the first, want %v at most", d, zookeeperTrip)
+	}
+	b.close()
+	quit(a)
+}
+
+// shares returns a function that returns how many of the partitions that the member has now a commit is about.
+func (m *member) shares() func(*kmsg.OffsetCommitRequest) int {
+	owned := m.owns()
+	return func(req *kmsg.OffsetCommitRequest) (n int) {
+		for _, of := range req.Topics {
+			for _, p := range of.Partitions {
+				if slices.Contains(owned, fmt.Sprintf("%s:%d", of.Topic, p.Partition)) {
+					n++
+				}
+			}
+		}
+		return n
+	}
 }

@@ -79,6 +79,9 @@ type Options struct {
 	// Elsewhere returns whether the store's brokers are another cluster's now, to which nothing is committed. It does not block. nil
 	// is never.
 	Elsewhere func() bool
+	// Kept returns the partitions that this member is to keep. The last commit of any other is asked for as soon as its handler has
+	// returned. It does not block. nil is all.
+	Kept func() map[kiel.Partition]bool
 	// Notify has the observer notified and then calls observed. It does not block. It returns false, and does not call observed,
 	// when there is no observer.
 	Notify func(c Committed, observed func()) bool
@@ -107,6 +110,7 @@ type Committed struct {
 type commitRequest struct {
 	tracker *Tracker
 	content content           // marked or passed
+	last    bool              // the partition is given up after this commit
 	answer  chan commitAnswer // has room for one answer
 }
 
@@ -250,13 +254,14 @@ func (c *Committer) Find(topic string, partition int32) *Tracker {
 // Commit stores the position of t, or of all marked partitions when t is nil, and returns when it is stored or refused, or when
 // ctx or Run ends. When t's position is stored, Commit also waits for the observer. All errors but those of ctx are reported.
 func (c *Committer) Commit(ctx context.Context, t *Tracker) error {
-	_, err := c.request(ctx, t, marked)
+	_, err := c.request(ctx, commitRequest{tracker: t, content: marked})
 	return err
 }
 
-// request is Commit, and also returns whether Run has taken the request. If so, Run counts its result.
-func (c *Committer) request(ctx context.Context, t *Tracker, content content) (taken bool, err error) {
-	q := commitRequest{tracker: t, content: content, answer: make(chan commitAnswer, 1)}
+// request is Commit for the tracker of q, and also returns whether Run has taken the request. If so, Run counts its result.
+func (c *Committer) request(ctx context.Context, q commitRequest) (taken bool, err error) {
+	t := q.tracker
+	q.answer = make(chan commitAnswer, 1)
 	select {
 	case c.requests <- q:
 	case <-ctx.Done():
@@ -291,7 +296,7 @@ func (c *Committer) CommitLast(ctx context.Context, t *Tracker) error {
 		return nil
 	}
 	defer c.Close(ctx, t)
-	return c.store(ctx, t)
+	return c.store(ctx, t, true)
 }
 
 // Store is CommitLast, but leaves t open, and restores no position.
@@ -301,14 +306,14 @@ func (c *Committer) Store(ctx context.Context, t *Tracker) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, LastCommitTimeout, ErrLate)
 	defer cancel()
-	return c.store(ctx, t)
+	return c.store(ctx, t, false)
 }
 
-// store commits the marks of t again and again until they are stored or refused, or ctx ends.
-func (c *Committer) store(ctx context.Context, t *Tracker) error {
+// store commits the marks of t again and again until they are stored or refused, or ctx ends. last says that t is closed after it.
+func (c *Committer) store(ctx context.Context, t *Tracker, last bool) error {
 	wait := pause.Backoff{Growth: pause.Doubling(storeBackoff, maxStoreBackoff)}
 	for {
-		taken, err := c.request(ctx, t, t.due())
+		taken, err := c.request(ctx, commitRequest{tracker: t, content: t.due(), last: last})
 		if refusal := t.mayCommit(); !taken && refusal != nil {
 			c.options.Count(t.partition, refusal, 0)
 		}
@@ -354,7 +359,7 @@ func (c *Committer) Run(ctx context.Context) {
 			c.releasing = false
 			c.restore(ctx, q)
 		case first := <-c.requests:
-			requests := gather(c.requests, first)
+			requests := c.together(ctx, gather(c.requests, first))
 			answers := c.flush(ctx, c.wanted(requests))
 			for _, q := range requests {
 				q.answer <- answers[q.tracker] // the zero answer if the request was for all marked Trackers, whose errors were reported

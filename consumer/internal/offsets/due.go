@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -77,6 +78,50 @@ func (p *pendingCommit) isAnswered() bool {
 	default:
 		return false
 	}
+}
+
+// lastWait is how long a last commit waits for those of other partitions that are given up at the same time. It is less than a request
+// to Kafka takes, for whose end they would wait else.
+const lastWait = time.Millisecond
+
+// together returns requests, and if one of them is for the last commit of a partition, also those that come while the last commits of
+// other partitions that are given up are expected. It waits for them for lastWait at most: the handlers of some may take long.
+func (c *Committer) together(ctx context.Context, requests []commitRequest) []commitRequest {
+	expected := c.expected(requests)
+	if len(expected) == 0 {
+		return requests
+	}
+	late := time.NewTimer(lastWait)
+	defer late.Stop()
+	for len(expected) > 0 {
+		select {
+		case q := <-c.requests:
+			requests = append(requests, q)
+			delete(expected, q.tracker)
+		case <-late.C:
+			return requests
+		case <-ctx.Done():
+			return requests
+		}
+	}
+	return requests
+}
+
+// expected returns the Trackers whose last commit has still to be asked for, if requests have the last commit of another one.
+func (c *Committer) expected(requests []commitRequest) map[*Tracker]bool {
+	if c.options.Kept == nil || !slices.ContainsFunc(requests, func(q commitRequest) bool { return q.last }) {
+		return nil
+	}
+	kept, expected := c.options.Kept(), map[*Tracker]bool{}
+	for _, t := range c.all() {
+		if t.isDirty() && !kept[t.partition] {
+			expected[t] = true
+		}
+	}
+	for _, q := range requests {
+		delete(expected, q.tracker)
+	}
+	return expected
 }
 
 // wanted returns the Trackers of requests.
