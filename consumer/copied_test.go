@@ -58,7 +58,7 @@ func TestStartsAtCopiedOffsets(t *testing.T) {
 				}})
 				h := newHolder(t, p)
 				o := &opening{member: r.membership, claim: h, tp: p, session: r.session.session, prevTopicID: id}
-				start, err := o.position(t.Context())
+				start, err := o.position(t.Context(), true)
 				if err != nil || start != c.want || o.origin != c.from || o.leaderEpoch != c.epoch {
 					t.Errorf("starts at %d, %v, from %s with epoch %d", start, err, o.origin, o.leaderEpoch)
 				}

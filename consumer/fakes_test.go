@@ -111,6 +111,7 @@ type fakeStream struct {
 	onPause  func() // called before it is paused; nil for nothing
 	epoch    int32  // of its batches
 	sought   []int64
+	closed   atomic.Bool
 }
 
 func newStream(p kiel.Partition) *fakeStream {
@@ -149,7 +150,7 @@ func (s *fakeStream) Lag() (int64, time.Duration)           { return 0, 0 }
 func (s *fakeStream) End() int64                            { return 99 }
 func (s *fakeStream) FailingSince() time.Time               { return time.Time{} }
 func (s *fakeStream) Resume()                               { s.paused.Store(false) }
-func (s *fakeStream) Close()                                {}
+func (s *fakeStream) Close()                                { s.closed.Store(true) }
 
 func (s *fakeStream) Pause() {
 	if s.onPause != nil {

@@ -44,7 +44,7 @@ func (o *opening) store(ctx context.Context, s *consumeSession) {
 // storeUnder finds the partition's position, and closes it there: position commits what Setup has set.
 func (o *opening) storeUnder(ctx context.Context, s *consumeSession) {
 	o.session = s
-	if _, err := o.position(ctx); err != nil {
+	if _, err := o.position(ctx, false); err != nil {
 		if o.worthReporting(ctx, err) {
 			o.member.report.FailedOf(o.tp, reporting.KindCommit, err)
 		}

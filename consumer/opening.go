@@ -256,6 +256,7 @@ type opening struct {
 	unknown       bool             // it was reported that Kafka does not have the partition, which was not open since
 	leaderEpoch   int32            // the leader epoch of the record batch before the start position; -1 when it is not known
 	origin        reporting.Origin // where the start position comes from
+	early         *early           // the stream that is opened while the start position is committed; nil if there is none
 	since         time.Time        // when the partition was claimed, or was open last
 
 	orders chan order
@@ -276,7 +277,8 @@ func (o *opening) noteFailure(err error) {
 
 // run opens the partition, and returns why the partition closed again. The caller ignores the error if ctx has ended.
 func (o *opening) run(ctx context.Context) error {
-	start, err := o.position(ctx)
+	defer o.dropEarly()
+	start, err := o.position(ctx, true)
 	if err != nil {
 		return err
 	}

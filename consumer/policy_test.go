@@ -86,7 +86,7 @@ func TestBeginningAtTheEnd(t *testing.T) {
 				}
 				r.store.Set(map[kiel.Partition]offsets.Stored{other: c.other})
 				o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
-				start, err := o.position(t.Context())
+				start, err := o.position(t.Context(), true)
 				if err != nil || start != c.want {
 					t.Errorf("starts at %d, %v, want %d", start, err, c.want)
 				}
@@ -161,7 +161,7 @@ func TestBeginningOutlastsTheOwner(t *testing.T) {
 		}{{0, false}, {beginningFor / 2, false}, {beginningFor, true}} {
 			time.Sleep(c.sleep)
 			o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
-			if _, err := o.position(t.Context()); err != nil {
+			if _, err := o.position(t.Context(), true); err != nil {
 				t.Fatal(err)
 			}
 			if got := r.store.Get(p).Began; got.IsZero() != c.old {
@@ -180,7 +180,7 @@ func TestBeginningWithFence(t *testing.T) {
 			o.From, o.Fence = Earliest, func(context.Context, string, int32) error { return nil }
 		})
 		o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
-		if _, err := o.position(t.Context()); err != nil {
+		if _, err := o.position(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.store.Fetches(); len(got) != 1 {

@@ -15,8 +15,9 @@ import (
 )
 
 // position determines the start position, opens the tracker there, and commits it unless that is not needed (isStored). The
-// commit has two reasons: a policy must not choose twice, and Kafka may refuse commits of this group.
-func (o *opening) position(ctx context.Context) (int64, error) {
+// commit has two reasons: a policy must not choose twice, and Kafka may refuse commits of this group. If reads is true the caller opens
+// the stream next, and position may begin with that.
+func (o *opening) position(ctx context.Context, reads bool) (int64, error) {
 	o.enter(atTopic)
 	if err := o.describe(ctx); err != nil {
 		return 0, err
@@ -48,11 +49,17 @@ func (o *opening) position(ctx context.Context) (int64, error) {
 		text = found.Text
 	}
 	o.member.learnTree(ctx, o.claim.Incarnation())
-	if o.isStored(found, s) {
+	stored := o.isStored(found, s)
+	if stored && o.member.committer.Accepts() {
 		o.found(s, text)
-	} else if err := o.track(ctx, s, text); err != nil {
-		o.member.committer.Close(o.claim.Context(), o.tracker)
-		return 0, err
+	} else {
+		if stored && reads {
+			o.openEarly(ctx, s.offset)
+		}
+		if err := o.track(ctx, s, text); err != nil {
+			o.member.committer.Close(o.claim.Context(), o.tracker)
+			return 0, err
+		}
 	}
 	o.prevTopicID, o.prevPartitions = o.topicID, o.member.catalog.Count(o.tp.Topic)
 	next, err := o.seek(ctx, s.offset)
@@ -166,16 +173,15 @@ func (o *opening) leavesAlone(reason string) bool {
 	return o.isFenced() && (reason == "" || o.member.policy.from == Earliest)
 }
 
-// isStored returns whether the start position need not be committed: a member of this group has stored it with all that this
-// member would store but its token, of the same topic, in this tree and this cluster, and Kafka takes commits of this member. A
-// commit of a former owner that arrives from now on is one that the repeats find, as they find one that arrives after a commit of
+// isStored returns whether the start position need not be committed if Kafka takes commits of this member: a member of this group has
+// stored it with all that this member would store but its token, of the same topic, in this tree and this cluster. A commit of a former owner that arrives from now on is one that the repeats find, as they find one that arrives after a commit of
 // the start position. The first repeat also commits what is found here, so that offsets of partitions that change hands do not
 // expire.
 func (o *opening) isStored(found offsets.Stored, s start) bool {
 	here := o.member.place(o.claim.Incarnation())
 	return !o.isFenced() && s.line.Reason == "" && found.Ours && o.topicID != (sarama.Uuid{}) && found.TopicID == o.topicID &&
 		here.Tree != (offsets.ID{}) && here.Cluster != (offsets.ID{}) && found.Place == here && !o.isCopied(found) &&
-		found.FirstPartitions == s.firstPartitions && found.Began.Equal(s.began) && o.member.committer.Accepts()
+		found.FirstPartitions == s.firstPartitions && found.Began.Equal(s.began)
 }
 
 // found opens the tracker at s, which is stored.
@@ -229,7 +235,7 @@ func (o *opening) openStream(ctx context.Context, start int64) (stream, int64, e
 	if o.cut != nil && o.cut.Diverges < start {
 		return o.openElsewhere(ctx, start, o.cut.Diverges, reasonTruncated, o.cut)
 	}
-	s, err := o.member.fetcher.open(ctx, o.tp, start, o.leaderEpoch)
+	s, err := o.openAt(ctx, start)
 	if !errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		return s, start, err
 	}
