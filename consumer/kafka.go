@@ -22,6 +22,7 @@ import (
 // and those of the fetcher, on which a request would wait for long polls. With patterns the finder makes a third client.
 type kafka struct {
 	client  sarama.Client
+	brokers *bootstrap
 	dialer  *kafkaconn.Dialer // opens the connections of client
 	offsets *offsets.KafkaStore
 	fetcher *kafkaFetcher
@@ -38,7 +39,7 @@ type kafka struct {
 func newKafka(
 	life context.Context, brokers *bootstrap, group string, config *sarama.Config, timeout time.Duration, fetching fetch.Options, reach *kafkaconn.Reach,
 ) (*kafka, error) {
-	k := &kafka{dialer: kafkaconn.NewDialer(life, config, timeout/4)}
+	k := &kafka{brokers: brokers, dialer: kafkaconn.NewDialer(life, config, timeout/4)}
 	k.dialer.Reach = reach
 	connect := func(c *sarama.Config) (sarama.Client, error) { return brokers.connect(life, c) }
 	k.finder = topics.NewFinder(connect, kafkaconn.ControlConfig(*config, k.dialer))
@@ -109,7 +110,8 @@ func (k *kafka) listOffset(ctx context.Context, p kiel.Partition, at int64) (int
 func (k *kafka) describe(names []string) (map[string]topics.Info, error) {
 	known := k.client.RefreshMetadata(names...)
 	if errors.Is(known, sarama.ErrOutOfBrokers) {
-		return nil, known // the request below would return the error of one broker alone
+		// The request below would return the error of one broker alone.
+		return nil, explainLogin(known, k.brokers.list(), k.client.Config())
 	}
 	broker := k.client.LeastLoadedBroker()
 	if broker == nil {

@@ -193,7 +193,7 @@ func checkKafka(life context.Context, brokers []string, config *sarama.Config) e
 	if !config.Metadata.Full {
 		topics = []string{offsetsTopic}
 	}
-	err = client.RefreshMetadata(topics...)
+	err = explainLogin(client.RefreshMetadata(topics...), brokers, control)
 	dialer.Abort()
 	_ = client.Close()
 	for _, answer := range []error{

@@ -118,6 +118,48 @@ func TestSecurity(t *testing.T) {
 	})
 }
 
+// A client that logs in where the listener wants no login, or in another way than it offers, is told so: sarama says that it has run out
+// of brokers.
+func TestLoginMistakes(t *testing.T) {
+	ca := servers.NewTLS(t)
+	r := newRig(t, servers.KafkaOptions{TLS: ca, Users: map[string]string{user: password}}, 1)
+	plain, login, secure := r.kafka.Brokers(), r.kafka.SecureBrokers(servers.ListenerSASL), r.kafka.SecureBrokers(servers.ListenerSASLTLS)
+	for name, test := range map[string]struct {
+		brokers   []string
+		mechanism sarama.SASLMechanism
+		says      string
+	}{
+		"no login wanted":            {plain, sarama.SASLTypePlaintext, "does not expect SASL"},
+		"no login given":             {login, "", "does it expect SASL?"},
+		"no login given over TLS":    {secure, "", "does it expect SASL?"},
+		"another mechanism":          {login, sarama.SASLTypeOAuth, `does not offer the SASL mechanism "OAUTHBEARER"`},
+		"another mechanism over TLS": {secure, sarama.SASLTypeOAuth, `does not offer the SASL mechanism "OAUTHBEARER"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := memberConfig()
+			if test.mechanism != "" {
+				withSASL(config, test.mechanism, password)
+				config.Net.SASL.TokenProvider = oneToken{}
+			}
+			if test.brokers[0] == secure[0] {
+				withTLS(config, ca.Client(""))
+			}
+			for _, err := range r.refused(t, test.brokers, config) {
+				if text := err.Error(); !strings.Contains(text, test.says) || !strings.Contains(text, test.brokers[0]) {
+					t.Errorf("%q names neither the mistake nor the listener %s", text, test.brokers[0])
+				}
+			}
+		})
+	}
+}
+
+// oneToken gives the same token always.
+type oneToken struct{}
+
+func (oneToken) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: password}, nil
+}
+
 // testSecure has one member consume and commit, and the next ones, which other constructors make, go on there.
 func (r *rig) testSecure(t *testing.T, name string, brokers []string, config *sarama.Config) {
 	logs := logtest.Capture(t)
