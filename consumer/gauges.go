@@ -19,7 +19,7 @@ import (
 type gauges struct {
 	group atomic.Pointer[Group] // nil until the Group is made
 
-	lag, behind, paused, stalled, lastCommit, oldestMark, unreadable, reachable *prometheus.Desc
+	lag, behind, uncommitted, paused, stalled, lastCommit, oldestMark, unreadable, reachable *prometheus.Desc
 
 	mu     sync.Mutex
 	topics map[string]bool // the topics that have series, by label
@@ -37,12 +37,15 @@ func newGauges(constant prometheus.Labels) *gauges {
 				"which waits for half a second at most. While Kafka does not answer, it is the last one that is known.", "topic", "partition"),
 		behind: desc("kiel_consumer_lag_seconds",
 			"Age of the next message that the handler gets, in seconds, of each open partition; 0 when none waits.", "topic", "partition"),
+		uncommitted: desc("kiel_consumer_uncommitted_messages",
+			"Offsets between the committed one and the next message that the handler gets, of each open partition: what was handed out and comes again to "+
+				"the next owner. It grows without end where a program marks nothing.", "topic", "partition"),
 		paused: desc("kiel_consumer_paused_partitions",
 			"Open partitions that the program has paused.", "topic"),
 		stalled: desc("kiel_consumer_handler_stalled_seconds",
 			"Longest time, in seconds, for which a handler of an open partition has taken no further message and marked none, though it has one "+
 				"in hand or one waits for it. With sarama's interfaces, and with Done, it has one in hand when it has marked others, and not the "+
-				"last. The time counts from the first scrape that found it so.", "topic"),
+				"last. The time counts from the first look that found it so, which the member takes each 10 s.", "topic"),
 		lastCommit: desc("kiel_consumer_last_commit_age_seconds",
 			"Time since an offset was stored last, in seconds, but no longer than something has waited to be stored; 0 while nothing waits."),
 		oldestMark: desc("kiel_consumer_oldest_mark_age_seconds",
@@ -58,7 +61,7 @@ func newGauges(constant prometheus.Labels) *gauges {
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.lag, g.behind, g.paused, g.stalled, g.lastCommit, g.oldestMark, g.unreadable, g.reachable} {
+	for _, d := range []*prometheus.Desc{g.lag, g.behind, g.uncommitted, g.paused, g.stalled, g.lastCommit, g.oldestMark, g.unreadable, g.reachable} {
 		ch <- d
 	}
 }
@@ -90,6 +93,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		lag, behind := p.lag()
 		gauge(g.lag, float64(lag), at.topic, at.partition)
 		gauge(g.behind, behind.Seconds(), at.topic, at.partition)
+		gauge(g.uncommitted, float64(max(p.handlerPosition()-p.tracker.Progress().Committed, 0)), at.topic, at.partition)
 		if p.pauses.has(p.id) {
 			paused[at.topic]++
 		}

@@ -249,6 +249,7 @@ func (m *membership) run() {
 	background.Go(func() { m.watchTrust(m.life) })
 	background.Go(func() { m.watchKafka(m.life) })
 	background.Go(func() { m.watchClient(m.ctx) })
+	background.Go(func() { m.watchHandlers(m.ctx) })
 	background.Go(func() { m.watchStumbled(m.life) })
 	background.Go(func() { m.watchEnd(m.ctx) })
 	background.Go(func() { m.watchPlans(m.ctx) })

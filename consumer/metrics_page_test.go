@@ -88,6 +88,7 @@ var laterMetrics = map[string]struct {
 	"kiel_consumer_handler_stalled_seconds": {from: fromOpening},
 	"kiel_consumer_lag_messages":            {from: whileOpen},
 	"kiel_consumer_lag_seconds":             {from: whileOpen},
+	"kiel_consumer_uncommitted_messages":    {from: whileOpen},
 	"kiel_consumer_offset_resets_total": {
 		from: fromEvent, values: map[string][]string{"reason": {reasonNone, reasonOutOfRange, reasonTruncated, reasonRecreated}},
 	},

@@ -181,8 +181,9 @@ func (o *opening) worthReporting(ctx context.Context, err error) bool {
 
 // handlerEnded acts on the return of a handler. err is the handler's error. ended is the cause with which the handler's context
 // ended; errHandlerReturned says that the handler returned by itself. handlerEnded reports err, or ends the session with err, and
-// returns ended. When the partition alone is to be opened again, it reports err as an ErrHandler, and returns that instead.
-func (o *opening) handlerEnded(ended, err error) error {
+// returns ended. When the partition alone is to be opened again, it reports err as an ErrHandler, and returns that instead. again says
+// that the handler has returned by itself before, and has got no further since.
+func (o *opening) handlerEnded(ended, err error, again bool) error {
 	s, byItself := o.session, errors.Is(ended, errHandlerReturned)
 	switch {
 	case !byItself || s.ending():
@@ -200,13 +201,14 @@ func (o *opening) handlerEnded(ended, err error) error {
 		o.member.metrics.handlerFailed(o.tp.Topic, actionReopen)
 		o.member.report.SendOf(o.tp, ended) // not later: the partition may be revoked before it is closed
 	default:
-		o.endSession(err)
+		o.endSession(err, again)
 	}
 	return ended
 }
 
-// endSession ends the session because a handler has returned err by itself. It reports err if the call does not return it.
-func (o *opening) endSession(err error) {
+// endSession ends the session because a handler has returned err by itself. It reports err if the call does not return it. A return
+// without an error may be meant; again and again it is not.
+func (o *opening) endSession(err error, again bool) {
 	s, log := o.session, o.member.group.log
 	failure := s.user.failure(o.tp, err)
 	if failure != nil || err != nil {
@@ -219,6 +221,8 @@ func (o *opening) endSession(err error) {
 		o.member.report.FailedOf(o.tp, reporting.KindHandler, err)
 	case failure != nil && first:
 		log.FailedWarn(reporting.KindHandler, o.tp.String(), failure)
+	case first && again:
+		log.FailedWarn(reporting.KindHandler, o.tp.String(), errHandler(nil))
 	case first:
 		log.FailedInfo(reporting.KindHandler, o.tp.String(), errHandler(nil))
 	}
@@ -321,7 +325,7 @@ func (o *opening) consume(ctx context.Context, s stream, start int64) error {
 	o.logOpened(start)
 	err := o.callHandler(ctx, p)
 	p.handlerReturned(ctx)
-	ended := o.handlerEnded(context.Cause(work), err)
+	ended := o.handlerEnded(context.Cause(work), err, o.member.stumbled.again(p))
 	if errors.Is(ended, errHandlerReturned) || errors.Is(ended, ErrHandler) {
 		o.member.stumbled.at(p)
 	}

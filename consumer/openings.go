@@ -128,6 +128,8 @@ type stumbled struct {
 // more.
 type reached struct{ handed, marked int64 }
 
+func (r reached) beyond(at reached) bool { return r.handed > at.handed || r.marked > at.marked }
+
 func (p *Partition) reached() reached {
 	return reached{handed: p.position(), marked: p.tracker.Progress().Marked}
 }
@@ -140,6 +142,14 @@ func (s *stumbled) at(p *Partition) {
 		s.where = map[kiel.Partition]reached{}
 	}
 	s.where[p.id] = p.reached()
+}
+
+// again returns whether the handler has returned by itself before and has got no further since.
+func (s *stumbled) again(p *Partition) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, stumbled := s.where[p.id]
+	return stumbled && !p.reached().beyond(at)
 }
 
 func (s *stumbled) forget(p kiel.Partition) {
@@ -160,7 +170,7 @@ func (s *stumbled) passed(opens func() map[kiel.Partition]*Partition) (ps []kiel
 	for p, at := range s.where {
 		if o := open[p]; o == nil {
 			continue
-		} else if now := o.reached(); now.handed > at.handed || now.marked > at.marked {
+		} else if o.reached().beyond(at) {
 			ps = append(ps, p)
 			delete(s.where, p)
 		}

@@ -26,9 +26,11 @@ func (p *Partition) standing(now time.Time) status.Offsets {
 	progress := p.tracker.Progress()
 	lag, behind := p.lag()
 	_, since, held := p.tracker.HeldBack()
+	position := p.handlerPosition()
 	out := status.Offsets{
-		Position: p.handlerPosition(), Committed: progress.Committed, Marked: progress.Marked, End: p.stream.End(),
-		Lag: lag, LagSeconds: behind.Seconds(), Stalled: p.stalled(now).Seconds(),
+		Position: position, Committed: progress.Committed, Marked: progress.Marked, End: p.stream.End(),
+		Uncommitted: max(position-progress.Committed, 0),
+		Lag:         lag, LagSeconds: behind.Seconds(), Stalled: p.stalled(now).Seconds(),
 		Paused: p.pauses.has(p.id), HeldBack: held && now.Sub(since) >= heldBackLimit,
 	}
 	if !progress.Oldest.IsZero() {

@@ -44,16 +44,16 @@ func TestStanding(t *testing.T) {
 		p.Mark(m)
 		time.Sleep(time.Minute)
 		check("one of three was handed out and marked", status.Offsets{
-			Position: 4, Committed: 3, Marked: 4, End: 20, Lag: 16, LagSeconds: 60, OldestUncommitted: 60,
+			Position: 4, Committed: 3, Marked: 4, Uncommitted: 1, End: 20, Lag: 16, LagSeconds: 60, OldestUncommitted: 60,
 		})
 		time.Sleep(30 * time.Second)
 		check("the handler is still at it", status.Offsets{
-			Position: 4, Committed: 3, Marked: 4, End: 20, Lag: 16, LagSeconds: 90, OldestUncommitted: 90, Stalled: 30,
+			Position: 4, Committed: 3, Marked: 4, Uncommitted: 1, End: 20, Lag: 16, LagSeconds: 90, OldestUncommitted: 90, Stalled: 30,
 		})
 		p.next()
 		p.next()
 		p.Pause()
-		check("all were", status.Offsets{Position: 8, Committed: 3, Marked: 4, End: 20, Lag: 12, OldestUncommitted: 90, Paused: true})
+		check("all were", status.Offsets{Position: 8, Committed: 3, Marked: 4, Uncommitted: 5, End: 20, Lag: 12, OldestUncommitted: 90, Paused: true})
 		if at := p.firstMessage(); !at.Equal(first) {
 			t.Errorf("the first message came at %v, want %v", at, first)
 		}

@@ -28,6 +28,8 @@ const (
 	KindMissing  = "missing-topic" // Kafka does not have a topic any more
 	KindOffsets  = "offsets"       // stored offsets, or the first or the last offset of a partition, can't be read
 	KindShared   = "shared"        // others store offsets of partitions that this member owns
+	KindStands   = "stands"        // a handler takes no further message, though it has one or one waits
+	KindUnmarked = "unmarked"      // a handler has marked none of its messages
 	KindText     = "text"          // the metadata of marks are too long for Kafka, so they are lost
 	KindTree     = "tree"          // the group's znode can't be identified
 	KindSet      = "set"           // the group's set can't be changed
