@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kielgo/kiel/status"
@@ -66,9 +67,13 @@ func Ready(source Source, more ...Source) http.Handler {
 }
 
 // Status answers with the JSON of one source's status.Group, indented if the request has the parameter pretty. Where there are
-// several sources, the parameters group and member choose one; 404 says that none matches, 400 that several do.
+// several sources, the parameters group and member choose one; 404 says that none matches, 400 that several do. A source is asked once a
+// second at most, however many look: its answer may be a second old.
 func Status(source Source, more ...Source) http.Handler {
 	sources := list(source, more)
+	for i, s := range sources {
+		sources[i] = &recent{Source: s}
+	}
 	return reading(func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
 		found := find(sources, query.Get("group"), query.Get("member"))
@@ -81,6 +86,28 @@ func Status(source Source, more ...Source) http.Handler {
 			http.Error(w, fmt.Sprintf("%d sources: choose one by ?group=…&member=…", len(found)), http.StatusBadRequest)
 		}
 	})
+}
+
+// recent is a source that keeps its last description for maxAge.
+type recent struct {
+	Source
+
+	mu   sync.Mutex // held while the source is asked: the others wait for the same answer
+	last *status.Group
+	at   time.Time // when last was made
+}
+
+// maxAge is how old an answer to a request may be.
+const maxAge = time.Second
+
+// Status returns the last description, or asks for another if that is too old. The result is shared.
+func (r *recent) Status() *status.Group {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil || time.Since(r.at) >= maxAge {
+		r.last, r.at = r.Source.Status(), time.Now()
+	}
+	return r.last
 }
 
 // find returns the descriptions of this group and this member; "" means any.

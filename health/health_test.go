@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +29,7 @@ type source struct {
 	hangs         bool
 	waits         string
 	trust         float64
+	described     atomic.Int64
 }
 
 func (s *source) Alive(ctx context.Context) error {
@@ -40,6 +43,7 @@ func (s *source) Alive(ctx context.Context) error {
 func (s *source) Waiting() string { return s.waits }
 
 func (s *source) Status() *status.Group {
+	s.described.Add(1)
 	g := status.New(s.group, status.SourceMember, time.Unix(0, 0).UTC())
 	g.Self = &status.Self{Name: s.member, Session: status.Session{TrustLeft: s.trust}}
 	return g
@@ -143,6 +147,30 @@ func TestStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However many look at a member, it describes itself once a second at most.
+func TestManyWhoLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{group: "g", member: "a"}
+		h := health.Handler(s)
+		began := time.Now()
+		for time.Since(began) < 10*time.Second {
+			var all sync.WaitGroup
+			for range 60 {
+				all.Go(func() {
+					if code, _, _ := ask(t, h, http.MethodGet, "/status"); code != http.StatusOK {
+						t.Errorf("answered %d", code)
+					}
+				})
+			}
+			all.Wait()
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := s.described.Load(); n > 10 {
+			t.Errorf("described %d times in 10 s", n)
+		}
+	})
 }
 
 func TestStatusIsIndentedWhenAsked(t *testing.T) {

@@ -66,6 +66,7 @@ func checkPart(t *testing.T, nw *zktest.Network, p part) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+	time.Sleep(time.Second) // what /status says may be as old
 	expect("after", 200, 503, "")
 }
 
