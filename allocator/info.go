@@ -31,7 +31,7 @@ func newInfo() []byte {
 // readInfos adds to the described members what they say of themselves. Without a directory of records, or the right to read it, it
 // adds nothing.
 func readInfos(ctx context.Context, inc *session.Incarnation, path string, members []party.Member, described []status.Member) error {
-	entries, err := party.ReadEntries(ctx, inc, path)
+	entries, err := party.ReadEntries(ctx, inc, path, members)
 	if err != nil && !errors.Is(err, session.ErrNoNode) && !aboutZnode(ctx, err) {
 		return err
 	}

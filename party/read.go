@@ -72,7 +72,10 @@ func (l *loop) unwatch() {
 // record always.
 func (l *loop) read(ctx context.Context, names []string, directory session.Stat) (View, error) {
 	slices.Sort(names)
-	if err := l.listRecords(ctx); err != nil {
+	if !watched.SameChildren(directory, l.directory) {
+		l.records.misfit = nil
+	}
+	if err := l.listRecords(ctx, len(names) == 1 && names[0] == l.name); err != nil {
 		return View{}, err
 	}
 	members, err := l.membersOf(ctx, names, directory)

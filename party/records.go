@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,17 +90,22 @@ type recordsDir struct {
 	entries map[string]entry
 	mendAt  time.Time // when this member's entry may be mended next
 
-	known map[recordHash][]byte // records by their hash, which does not depend on sessions and servers
+	known  map[recordHash][]byte // records by their hash, which does not depend on sessions and servers
+	misfit map[recordHash]bool   // hashes that no member's record has, as the directories are; nil for none
 }
 
 // listRecords reads the directory of records, unless it has not changed. It comes after the listing of the members: a member that
 // joins in between is not among the members yet, and the watches of both directories show that.
-func (l *loop) listRecords(ctx context.Context) error {
+// While there is no member but this one, nobody needs the entry, and the watch alone tells of a change.
+func (l *loop) listRecords(ctx context.Context, alone bool) error {
 	d := &l.records
 	if d.path == "" {
 		return nil
 	}
 	if d.watch != nil && open(d.watch) {
+		if alone {
+			return nil
+		}
 		exists, now, err := l.inc.Exists(ctx, d.path)
 		switch {
 		case err != nil && !unreadable(ctx, err):
@@ -112,6 +116,7 @@ func (l *loop) listRecords(ctx context.Context) error {
 		// The listing says what the servers refuse, which they may do since the last one: no watch shows that.
 	}
 	d.unwatch()
+	d.misfit = nil
 	names, stat, watch, err := l.inc.ChildrenLasting(ctx, d.path)
 	d.watch, d.stat = watch, stat
 	switch {
@@ -158,7 +163,7 @@ func (l *loop) byHash(ctx context.Context, names []string) (map[string]record, e
 		if !ok || name == l.name {
 			continue
 		}
-		if _, known := d.known[e.hash]; !known {
+		if _, known := d.known[e.hash]; !known && !d.misfit[e.hash] {
 			if holders[e.hash] == nil {
 				unknown = append(unknown, e.hash)
 			}
@@ -204,8 +209,14 @@ func (l *loop) readRecords(ctx context.Context, hashes []recordHash, holders map
 		return reading{}, nil
 	})
 	for i, r := range readings {
-		if r.exists {
+		switch {
+		case r.exists:
 			l.records.known[hashes[i]] = r.Data
+		case err == nil:
+			if l.records.misfit == nil {
+				l.records.misfit = map[recordHash]bool{}
+			}
+			l.records.misfit[hashes[i]] = true // until one of the directories changes
 		}
 	}
 	return err
@@ -268,18 +279,19 @@ type Entry struct {
 	Info    []byte // Options.Info; nil if it can't be read
 }
 
-// ReadEntries reads the entries of the directory records once, as they are now or later: those of members, and perhaps some of members that
-// are gone or never were. It creates nothing and watches nothing. It blocks while it sends a Sync, lists the entries and reads them, 16
+// ReadEntries reads the entries of these members in the directory records once, as they are now or later: one for each member at most, which
+// has the session of the member's znode and fits its record, as [Read] has returned both. It reads none of the other entries, however many
+// somebody has made. It creates nothing and watches nothing. It blocks while it sends a Sync, lists the entries and reads them, 16
 // at a time. Errors wrap the session's, ErrNoNode if there is no directory, or the cause of ctx's end.
-func ReadEntries(ctx context.Context, inc *session.Incarnation, records string) ([]Entry, error) {
-	entries, err := readEntries(ctx, inc, records)
+func ReadEntries(ctx context.Context, inc *session.Incarnation, records string, members []Member) ([]Entry, error) {
+	entries, err := readEntries(ctx, inc, records, members)
 	if err != nil {
 		return nil, operr.New("party", "read", records, err)
 	}
 	return entries, nil
 }
 
-func readEntries(ctx context.Context, inc *session.Incarnation, records string) ([]Entry, error) {
+func readEntries(ctx context.Context, inc *session.Incarnation, records string, members []Member) ([]Entry, error) {
 	if err := inc.Sync(ctx, records); err != nil {
 		return nil, err
 	}
@@ -287,7 +299,7 @@ func readEntries(ctx context.Context, inc *session.Incarnation, records string) 
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { _, _, ok := parseEntry(name); return !ok })
+	names = entriesOf(members, names)
 	readings, err := readEach(ctx, names, func(ctx context.Context, name string) (reading, error) { return readOne(ctx, inc, records, name) })
 	if err != nil {
 		return nil, err
@@ -300,4 +312,21 @@ func readEntries(ctx context.Context, inc *session.Incarnation, records string) 
 		}
 	}
 	return entries, nil
+}
+
+// entriesOf returns the names that are the entries of those members, one for each at most. That of a member whose record can't be read
+// fits by the session alone.
+func entriesOf(members []Member, names []string) (entries []string) {
+	byName := make(map[string]*Member, len(members))
+	for i := range members {
+		byName[members[i].Name] = &members[i]
+	}
+	for _, name := range names {
+		member, e, ok := parseEntry(name)
+		if m := byName[member]; ok && m != nil && e.session == m.Session && (m.Err != nil || e.hash == hashOf(m.Data)) {
+			entries = append(entries, name)
+			delete(byName, member)
+		}
+	}
+	return entries
 }

@@ -364,28 +364,6 @@ func TestSingly(t *testing.T) {
 	})
 }
 
-// TestReadEntries reads what members say of themselves.
-func TestReadEntries(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.hashedMember("a", "record")
-		must(w, w.Srv.Create(records+"/garbage", nil))
-		must(w, w.Srv.Create(entryOf("b", "large", 7), make([]byte, 64<<10+1)))
-		inc := incarnation(w, a.session)
-		got, err := party.ReadEntries(w.Context(), inc, records)
-		must(w, err)
-		if len(got) != 2 {
-			w.Fatalf("got %+v", got)
-		}
-		for _, e := range got {
-			if e.Member == "a" && (e.Session != inc.SessionID() || string(e.Info) != "info of a") || e.Member == "b" && (e.Session != 7 || e.Info != nil) {
-				w.Errorf("got %+v", e)
-			}
-		}
-		_, err = party.ReadEntries(w.Context(), inc, "/none")
-		wantErr(w, err, session.ErrNoNode)
-	})
-}
-
 // TestLostReplyOfTheJoin is red if a member whose transaction was executed without an answer stays out, or without its entry.
 func TestLostReplyOfTheJoin(t *testing.T) {
 	for _, executed := range []bool{true, false} {

@@ -109,6 +109,7 @@ func (l *loop) readGuard(ctx context.Context, watch bool) (guard, error) {
 	if json.Unmarshal(data, &g) != nil {
 		g = guard{} // somebody has written it; its version counts all the same
 	}
+	g.Taken = max(0, g.Taken) // so does a number that no member writes: the waits grow from there
 	g.exists, g.version = true, stat.Version
 	return g, nil
 }
@@ -301,9 +302,9 @@ func (l *loop) deleteOwn(ctx context.Context, version int32) error {
 	if l.static == nil {
 		return l.exit(ctx, version)
 	}
-	g, err := l.readGuard(ctx, false)
-	if err != nil {
-		return err
+	g, guarded := l.readGuard(ctx, false)
+	if guarded != nil && !unreadable(ctx, guarded) {
+		return guarded
 	}
 	exists, stat, err := l.inc.Exists(ctx, l.node)
 	switch {
@@ -311,6 +312,8 @@ func (l *loop) deleteOwn(ctx context.Context, version int32) error {
 		return err
 	case !exists || stat.EphemeralOwner != l.sid:
 		return session.ErrNoNode
+	case guarded != nil: // whoever is refused the guard, too, takes no name over
+		return l.exit(ctx, version)
 	}
 	first := session.CheckOp(l.static.Guard, g.version)
 	if !g.exists { // somebody has deleted it: it is made anew, and a process that takes the name over does so, too

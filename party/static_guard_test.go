@@ -156,3 +156,35 @@ func TestLateLeaveWithoutAGuard(t *testing.T) {
 		})
 	}
 }
+
+// A member that may not read its guard any more leaves all the same: its partitions go to the others at once.
+func TestLeaveWithAnUnreadableGuard(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m := w.static("a-1")
+		m.joined()
+		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Path == guardPath && r.Op == zktest.OpGetData {
+				return zktest.Action{Err: zktest.ErrNoAuth}
+			}
+			return zktest.Action{}
+		})
+		must(w, m.stop())
+		w.unhook()
+		w.wantGone("a")
+	})
+}
+
+// A count below 0, which no member writes, does not spare two processes of one name the waits.
+func TestForgedCount(t *testing.T) {
+	inWorld(t, func(w *world) {
+		older := w.static("a-1")
+		older.joined()
+		must(w, w.Srv.Set(guardPath, []byte(`{"v":1,"session":"0x1","taken":-20}`)))
+		_, before := w.guard()
+		w.static("a-2").joined()
+		time.Sleep(time.Minute)
+		if _, now := w.guard(); now-before > 8 {
+			w.Errorf("the name was taken over %d times in a minute", now-before)
+		}
+	})
+}
