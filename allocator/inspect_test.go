@@ -210,3 +210,32 @@ func TestInspectALargeGroup(t *testing.T) {
 		}
 	})
 }
+
+// A tree that was copied has persistent znodes of members and of their entries. Members know such a member by its entry and do not read its
+// znode; Inspect reads it, and names it.
+func TestCopiedMemberIsInspected(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
+		a.ready()
+		data, stat, ok := w.srv.Get(members + "/a")
+		if !ok {
+			w.Fatal("a is no member")
+		}
+		entries := strings.TrimSuffix(members, "members") + "records"
+		for _, entry := range w.srv.Children(entries) {
+			copied := strings.TrimSuffix(entry, ".a") + ".copied"
+			if err := errors.Join(w.srv.Create(entries+"/"+copied, nil), w.srv.Create(members+"/copied", data)); err != nil {
+				w.Fatal(err)
+			}
+		}
+		sleep(settle)
+		s := a.Status()
+		if m := s.Members; len(m) != 2 || m[1].Name != "copied" || len(s.Disagreements) != 0 {
+			w.Errorf("%x: members %+v, disagreements %+v", stat.EphemeralOwner, m, s.Disagreements)
+		}
+		g, err := allocator.Inspect(w.Context(), a.session, group)
+		if err != nil || len(g.Disagreements) != 1 || g.Disagreements[0].Kind != status.PersistentMember || !slices.Equal(g.Disagreements[0].Names, []string{"copied"}) {
+			w.Errorf("Inspect: %v, %+v", err, g.Disagreements)
+		}
+	})
+}
