@@ -87,6 +87,7 @@ func required() []string {
 		"no trust when a commit was to be sent", "commit arrived late", "late commit moved the offset back",
 		"offset that was moved back was repaired", "messages processed again",
 		"hook: answered with an error", "hook: ignored", "hook: cut", "hook: no touch",
+		"hook: refused", "operator forged an entry",
 		"drill: not concerned, and kept",
 		"backup: sessions forgotten true", "backup: sessions forgotten false", "backup: elected true", "backup: elected false",
 		"log: added partitions of the seed that the set had lost",

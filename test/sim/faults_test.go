@@ -122,6 +122,9 @@ func table() map[string]fault {
 		"delete members": {weight: 1, do: deleting(groupPath + "/members"), drill: within(1)},
 		"delete owners":  {weight: 1, do: deleting(groupPath + "/owners"), drill: within(1)},
 		"delete epochs":  {weight: 1, do: deleting(groupPath + "/epochs"), drill: within(1)},
+		"delete records": {weight: 1, do: deleting(recordsPath), drill: unnoticed()},
+		"forge records":  {weight: 1, from: .2, to: 3, do: forgeRecords, drill: unnoticed()},
+		"refuse records": {weight: 1, from: .2, to: 3, do: onRequests(refuseRecords), drill: unnoticed()},
 		"delete group":   {weight: 1, do: deleting("/kiel"), drill: within(1)},
 		"garbage": {
 			weight: 2, from: .2, to: 2, do: garbage,

@@ -22,6 +22,8 @@ type hook struct {
 	slow    time.Duration   // each takes so long
 	touches bool            // touches are told to the leader late
 	windows map[int64]window
+
+	refused func(r *zktest.Request) bool // which are refused, and are no trouble to who is; nil for none
 }
 
 // window is a stretch in which what a session says is not told to the leader.
@@ -55,6 +57,9 @@ func (h *hook) on(r *zktest.Request) zktest.Action {
 	case mute:
 		// Replies come in the order of requests: when one does not come, no later one does.
 		act.Ignore = !ping || !pings
+	case h.isRefused(r):
+		act.Err = zktest.ErrNoAuth
+		h.w.cov.hit("hook: refused")
 	case h.errors > 0 && !ping && r.Op != zktest.OpConnect:
 		h.errors--
 		act.Err = h.code
@@ -115,6 +120,7 @@ func (h *hook) set(f func(h *hook)) {
 func (h *hook) reset() {
 	h.set(func(h *hook) {
 		h.client, h.errors, h.ignore, h.cut, h.slow, h.touches = "", 0, 0, 0, 0, false
+		h.refused = nil
 		clear(h.windows)
 	})
 }
