@@ -152,7 +152,8 @@
 //     one whose check began before the stop.
 //   - With Consume, trust is checked right before each message enters the channel that Messages returns. When the partition is
 //     revoked or trust ends, the channel is emptied. A handler may receive a message behind those that were dropped; its mark
-//     does not count, so that these are read again.
+//     does not count, so that these are read again. Of each message that is dropped the Observer is notified again when it enters
+//     a channel again.
 //   - Trust is checked before each commit is sent. A lost partition is never committed: not by a late mark, not by Commit, not by
 //     a handler that is stuck. A handler that still has a message in hand can check trust itself, by [Partition], [Claim] or
 //     [Session].

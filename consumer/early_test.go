@@ -77,10 +77,12 @@ func TestNothingIsHandedOutThatWasFetchedEarly(t *testing.T) {
 			t.Errorf("handed out: %v", got)
 		}
 		r.refuse.Store(nil)
-		<-r.fetch.streams
-		synctest.Wait()
-		if got := len(r.kinds(p)); got != 5 {
-			t.Errorf("%v, want 5 events", r.kinds(p))
+		time.Sleep(2 * maxOpenBackoff)
+		if len(r.fetch.streams) != 1 {
+			t.Error("not opened when the start position was stored")
+		}
+		if got, want := len(r.kinds(p)), 6; got != want {
+			t.Errorf("%v, want %d events: committed, opened, three messages, and committed", r.kinds(p), want)
 		}
 		h.release(t, done)
 	})
