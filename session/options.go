@@ -101,7 +101,7 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// MaxPacket is the largest request to send, in bytes: the servers' jute.maxbuffer less 1 KiB. 0 means 1,047,551. The session
 	// keeps a buffer of that size, and 4 KiB more, to send from for as long as it lives, however small its requests are. (What it
-	// receives goes through another buffer, of 1.5 MiB, or of the largest answer on the connection so far.)
+	// receives goes through another buffer, of 16 KiB, or of the largest answer so far.)
 	MaxPacket int
 	// MaxAnswer is the largest answer to accept, in bytes. A read of more fails with ErrAnswerTooLarge. Servers send as much data
 	// as their jute.maxbuffer allowed to store, and lists of children of any length. 0 means 16 MiB.
