@@ -99,7 +99,9 @@ func (l *loop) handle(ctx context.Context) {
 		select {
 		case f := <-l.inbox:
 			f()
-			runtime.Gosched() // what is about to give another input, as the handlers that return together, does so first
+			// What is about to give another input, as handlers that return together, does so first. No rule depends on it: without it the
+			// first request goes alone more often, and a hand-over of many takes one round trip more.
+			runtime.Gosched()
 			l.drainInbox()
 		case <-end:
 			end, stop = nil, nil
