@@ -82,7 +82,7 @@ func TestMetadataBesideAnEarlierVersion(t *testing.T) {
 		if got, ours := parseEarlier(written); got != known || !ours {
 			t.Fatalf("the earlier version reads %q as %+v, %v, want %+v", written, got, ours, known)
 		}
-		if len(written) > len(metadataPrefix)+len(";9223372036854775807/2147483647;")+51+len(want.text) {
+		if len(written) > len(metadataPrefix)+len(";-9223372036854775808/2147483647;")+51+len(want.text) {
 			t.Fatalf("%q is too long", written)
 		}
 	})
