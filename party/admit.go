@@ -1,8 +1,10 @@
 package party
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
@@ -22,16 +24,21 @@ func (l *loop) join(ctx context.Context) error {
 	return l.enter(ctx)
 }
 
-// askToJoin returns an ErrNotAdmitted if this member may not join the members as they are now.
+// askToJoin returns an ErrNotAdmitted if this member may not join the members as they are now. It lists both directories at the same
+// time: what it finds decides nothing but whether the member tries to join, and is read again after that.
 func (l *loop) askToJoin(ctx context.Context) error {
+	var records error
+	var listing sync.WaitGroup
+	listing.Go(func() { records = l.listRecords(ctx, false) })
 	names, directory, err := l.list(ctx)
+	listing.Wait()
 	if errors.Is(err, session.ErrNoNode) {
 		return nil // nobody is there
 	}
-	if err != nil {
+	if err = cmp.Or(err, records); err != nil {
 		return err
 	}
-	view, err := l.read(ctx, names, directory)
+	view, err := l.readListed(ctx, names, directory)
 	if err != nil {
 		return err
 	}

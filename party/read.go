@@ -71,12 +71,17 @@ func (l *loop) unwatch() {
 // Nobody should change a record in place, but somebody may: so read checks a few of them whenever nothing is new, and this member's
 // record always.
 func (l *loop) read(ctx context.Context, names []string, directory session.Stat) (View, error) {
+	if err := l.listRecords(ctx, len(names) == 1 && names[0] == l.name); err != nil {
+		return View{}, err
+	}
+	return l.readListed(ctx, names, directory)
+}
+
+// readListed is read after listRecords.
+func (l *loop) readListed(ctx context.Context, names []string, directory session.Stat) (View, error) {
 	slices.Sort(names)
 	if !watched.SameChildren(directory, l.directory) {
 		l.records.misfit = nil
-	}
-	if err := l.listRecords(ctx, len(names) == 1 && names[0] == l.name); err != nil {
-		return View{}, err
 	}
 	members, err := l.membersOf(ctx, names, directory)
 	if err != nil {

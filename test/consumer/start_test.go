@@ -1,11 +1,15 @@
 package consumer_test
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kielgo/kiel/zktest"
 )
 
 // The high watermark is right in the first moment of ConsumeClaim, though a leader that has just started does not know it yet.
@@ -45,5 +49,52 @@ func TestHighWaterMarkOfALeaderThatHasJustStarted(t *testing.T) {
 		if answered.Load() != 1 || claims.Load() != 2 {
 			t.Errorf("%d answers of a leader that has just started, %d claims", answered.Load(), claims.Load())
 		}
+	})
+}
+
+// A member that starts asks ZooKeeper for nothing about its group before Kafka has answered all that decides whether it joins. Then it
+// lists members and records at the same time, and joins: its znode exists a request and a half to ZooKeeper later.
+func TestStartOfAMember(t *testing.T) {
+	const kafkaTrip = 5 * time.Millisecond
+	inRig(t, 8, func(t *testing.T, r *rig) {
+		b := r.member("b", nil).run()
+		until(t, "b owns all", func() bool { return len(b.owns()) == 8 })
+		time.Sleep(10 * time.Second)
+		a := r.member("a", nil)
+		a.net.Delay(zookeeperTrip / 2)
+		time.Sleep(time.Second)
+
+		began, first, joined, answered := time.Now(), time.Duration(0), time.Duration(0), time.Duration(0)
+		asked := 0
+		r.zk.SetHook(func(q *zktest.Request) zktest.Action {
+			if q.Client == "a" && q.Op != zktest.OpPing && first == 0 {
+				first = time.Since(began)
+			}
+			if q.Client == "a" && joined == 0 && slices.ContainsFunc(q.Ops, func(op zktest.Request) bool { return op.Path == "/kiel/groups/g/members/a" }) {
+				joined = time.Since(began)
+			}
+			return zktest.Action{}
+		})
+		r.kafka.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
+			r.kafka.KeepControl()
+			decides := slices.Contains([]kmsg.Key{kmsg.Metadata, kmsg.FindCoordinator, kmsg.OffsetFetch}, kmsg.Key(req.Key()))
+			if decides && joined == 0 { // later sarama holds a lock until the answer is there, for which others wait
+				asked++
+				r.kafka.SleepControl(func() { time.Sleep(kafkaTrip) })
+				answered = time.Since(began)
+			}
+			return nil, nil, false
+		})
+		a.run()
+		until(t, "a owns half", func() bool { return len(a.owns()) == 4 })
+		r.zk.SetHook(nil)
+		t.Logf("%d requests to Kafka, answered after %v, to ZooKeeper from %v on, joined after %v", asked, answered, first, joined)
+		if first < answered {
+			t.Errorf("ZooKeeper was asked after %v, before Kafka had answered after %v", first, answered)
+		}
+		if want := answered + zookeeperTrip/2 + zookeeperTrip; joined > want {
+			t.Errorf("joined after %v, want %v", joined, want)
+		}
+		quit(a, b)
 	})
 }

@@ -21,6 +21,7 @@ var inTable = regexp.MustCompile(`^(barrier|counter|election|hold|lease|lock|par
 var notInTable = map[string]string{
 	"hold-released-after-function":   "what Do promises, no attack",
 	"hold-released-after-panic":      "what Do promises, no attack",
+	"party-lists-before-the-join":    "what a start costs, no attack",
 	"partitioner-contenders-gone":    "what Finish and Run promise, no attack",
 	"seqnode-earlier-gone":           "what the partitioner's Finish and Run promise; in a lock a new GUID is enough",
 	"seqnode-equal-numbers":          "numbers are not handed out twice: seqnode-sequence-sticks has the row",
