@@ -23,6 +23,18 @@ import (
 // Odd claims are among the Disagreements. Errors are those of allocator.Inspect, allocator.ErrNoGroup among them, and those of reading the
 // claims.
 func Inspect(ctx context.Context, s *session.Session, group string) (*status.Group, error) {
+	return InspectScope(ctx, s, group, Scope{})
+}
+
+// Scope limits of which partitions [InspectScope] reads the claims.
+type Scope struct {
+	Topics []string // reads those of these topics alone; empty for all
+	Most   int      // reads none if there are more partitions than that; 0 for no limit
+}
+
+// InspectScope is [Inspect] for a part of a large group. Partitions outside of the scope have the state Owned, without an owner, or Free, and
+// members' Owned does not count them.
+func InspectScope(ctx context.Context, s *session.Session, group string, scope Scope) (*status.Group, error) {
 	g, err := allocator.Inspect(ctx, s, group)
 	if err != nil {
 		return nil, operr.New(pkg, "", "", err)
@@ -30,7 +42,7 @@ func Inspect(ctx context.Context, s *session.Session, group string) (*status.Gro
 	for {
 		inc, err := s.Incarnation(ctx)
 		if err == nil {
-			r := &inspection{inc: inc, paths: claims.NewPaths(session.Join("kiel", "groups", kiel.GroupZnode(group))), group: g}
+			r := &inspection{inc: inc, paths: claims.NewPaths(session.Join("kiel", "groups", kiel.GroupZnode(group))), group: g, scope: scope}
 			err = r.run(ctx)
 		}
 		if err == nil {
@@ -47,6 +59,7 @@ type inspection struct {
 	inc   *session.Incarnation
 	paths claims.Paths
 	group *status.Group
+	scope Scope
 
 	persistent, orphans, strays, unreadable []string // partitions
 }
@@ -72,11 +85,12 @@ func (r *inspection) run(ctx context.Context) error {
 	for i, p := range r.group.Partitions {
 		ids[i] = kiel.Partition{Topic: p.Topic, ID: p.Partition}.String()
 	}
-	claims, err := r.read(ctx, ids, r.paths.Owners, names)
+	inScope := r.inScope(ids)
+	claims, err := r.read(ctx, inScope, r.paths.Owners, names)
 	if err != nil {
 		return err
 	}
-	free := slices.Clone(ids)
+	free := slices.Clone(inScope)
 	for i := range ids {
 		if claims[i].exists {
 			free[i] = "" // its last owner is the one that it has
@@ -88,11 +102,31 @@ func (r *inspection) run(ctx context.Context) error {
 	}
 	for i := range ids {
 		r.describe(&r.group.Partitions[i], ids[i], claims[i], last[i])
+		if _, ok := slices.BinarySearch(names, ids[i]); ok && inScope[i] == "" {
+			r.group.Partitions[i].State = status.Owned
+		}
 	}
 	r.findStrays(ids, names)
 	r.countOwned()
 	r.disagree()
 	return nil
+}
+
+// inScope returns the ids, with "" for those whose claims are not to be read.
+func (r *inspection) inScope(ids []string) []string {
+	out := slices.Clone(ids)
+	count := 0
+	for i, p := range r.group.Partitions {
+		if len(r.scope.Topics) > 0 && !slices.Contains(r.scope.Topics, p.Topic) {
+			out[i] = ""
+			continue
+		}
+		count++
+	}
+	if r.scope.Most > 0 && count > r.scope.Most {
+		clear(out)
+	}
+	return out
 }
 
 // children returns the sorted names of a znode's children, none when there is no such znode.

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/cmd/internal/connect"
 )
 
 const (
@@ -37,25 +37,8 @@ type cli struct {
 	Servers serversCmd `cmd:"" help:"Run the embedded ZooKeeper and Kafka until stopped."`
 }
 
-type kafkaFlags struct {
-	Kafka []string `default:"localhost:9092" env:"KIEL_KAFKA" placeholder:"HOST:PORT,…" help:"Kafka's bootstrap servers (${default})."`
-
-	KafkaTLS     tlsFlags `embed:"" prefix:"kafka-" envprefix:"KIEL_KAFKA_" group:"Security of Kafka:"`
-	User         string   `name:"kafka-user" env:"KIEL_KAFKA_USER" group:"Security of Kafka:" help:"Log in to Kafka as this user (SASL)."`
-	PasswordFile string   `name:"kafka-password-file" env:"KIEL_KAFKA_PASSWORD_FILE" placeholder:"FILE" group:"Security of Kafka:" help:"File with the user's password; without it the environment variable KIEL_KAFKA_PASSWORD holds it."`
-	Mechanism    string   `name:"kafka-mechanism" default:"SCRAM-SHA-512" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" env:"KIEL_KAFKA_MECHANISM" group:"Security of Kafka:" help:"How to log in: ${enum} (${default})."`
-}
-
-type zooKeeperFlags struct {
-	ZooKeeper string `name:"zookeeper" default:"localhost:2181" env:"KIEL_ZOOKEEPER" placeholder:"HOST:PORT,…[/ROOT]" help:"ZooKeeper's servers, with an optional root behind the last (${default})."`
-
-	ZooKeeperTLS tlsFlags `embed:"" prefix:"zookeeper-" envprefix:"KIEL_ZOOKEEPER_" group:"Security of ZooKeeper:"`
-	DigestFile   string   `name:"zookeeper-digest-file" env:"KIEL_ZOOKEEPER_DIGEST_FILE" placeholder:"FILE" group:"Security of ZooKeeper:" help:"File with user:password to log in with; without it the environment variable KIEL_ZOOKEEPER_DIGEST may hold them."`
-	ACL          string   `name:"zookeeper-acl" default:"creator" enum:"creator,readable,open" env:"KIEL_ZOOKEEPER_ACL" group:"Security of ZooKeeper:" help:"Who may use the znodes that this member creates (${default}): creator: only who logs in with the same user or certificate; readable: others may read; open: everybody may do everything, as without credentials."`
-}
-
 type produceCmd struct {
-	kafkaFlags
+	connect.KafkaFlags
 	Topic      []string `default:"orders" env:"KIEL_TOPIC" help:"Topic to write to (${default}), created when missing; repeatable: each message goes to the next."`
 	Partitions int32    `default:"12" env:"KIEL_PARTITIONS" help:"Partitions of a topic that is created (${default})."`
 	Keyed      bool     `env:"KIEL_KEYED" help:"Lines are key<TAB>value."`
@@ -69,8 +52,8 @@ type produceCmd struct {
 }
 
 type consumeCmd struct {
-	zooKeeperFlags
-	kafkaFlags
+	connect.ZooKeeperFlags
+	connect.KafkaFlags
 	Group          string        `default:"demo" env:"KIEL_GROUP" help:"Group to join (${default})."`
 	Topic          []string      `default:"orders" env:"KIEL_TOPIC" help:"Topic to consume (${default}); repeatable."`
 	Name           string        `env:"KIEL_NAME" help:"Name of this member; by default host:pid."`
@@ -113,30 +96,13 @@ func helpWithExamples(options kong.HelpOptions, ctx *kong.Context) error {
 	return nil
 }
 
-// splitZooKeeper takes kazoo's form "h1:2181,h2:2181/root" apart.
-func splitZooKeeper(hosts string) (servers []string, root string, err error) {
-	hosts, path, found := strings.Cut(hosts, "/")
-	if found && path != "" {
-		root = "/" + strings.TrimSuffix(path, "/")
-	}
-	for s := range strings.SplitSeq(hosts, ",") {
-		if s = strings.TrimSpace(s); s != "" {
-			servers = append(servers, s)
-		}
-	}
-	if len(servers) == 0 {
-		return nil, "", &usageError{fmt.Errorf("--zookeeper %q names no server; give host:port", hosts)}
-	}
-	return servers, root, nil
-}
-
 func checkTopics(topics []string) error {
 	if len(topics) == 0 {
-		return &usageError{errors.New("--topic names no topic")}
+		return connect.Usage(errors.New("--topic names no topic"))
 	}
 	for _, topic := range topics {
 		if err := kiel.CheckTopic(topic); err != nil {
-			return &usageError{fmt.Errorf("--topic: %w", err)}
+			return connect.Usage(fmt.Errorf("--topic: %w", err))
 		}
 	}
 	return nil
@@ -144,7 +110,7 @@ func checkTopics(topics []string) error {
 
 func checkAddress(flag, address string) error {
 	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-		return &usageError{fmt.Errorf("--%s %q is not host:port", flag, address)}
+		return connect.Usage(fmt.Errorf("--%s %q is not host:port", flag, address))
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/health"
 	"github.com/kielgo/kiel/internal/eventlog"
@@ -32,7 +33,7 @@ const topicWait = time.Second
 
 // Run consumes until it is told to stop or a fatal error occurs.
 func (c *consumeCmd) Run(rc *runContext) error {
-	servers, root, err := splitZooKeeper(c.ZooKeeper)
+	servers, root, err := connect.SplitZooKeeper(c.ZooKeeper)
 	if err := errors.Join(err, checkTopics(c.Topic)); err != nil {
 		return err
 	}
@@ -43,8 +44,8 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	}
 	defer closeEvents()
 	opts := session.Options{Timeout: c.SessionTimeout, MaxSessionTimeout: c.MaxTimeout, Chroot: root, Logger: logger}
-	config := kafkaConfig()
-	if err := errors.Join(c.zooKeeperFlags.secure(&opts), c.kafkaFlags.secure(config, rc.console)); err != nil {
+	config := connect.KafkaConfig("kiel-demo")
+	if err := errors.Join(c.ZooKeeperFlags.Secure(&opts), c.KafkaFlags.Secure(config, rc.err)); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
@@ -67,7 +68,7 @@ func (c *consumeCmd) newGroup(servers []string, config *sarama.Config, opts cons
 	config.RackID = c.Zone
 	functions := functionsNamed(c.Function)
 	if len(functions) == 0 {
-		return nil, nil, &usageError{errors.New("--function: at least one is needed")}
+		return nil, nil, connect.Usage(errors.New("--function: at least one is needed"))
 	}
 	if c.Metrics != "" {
 		if err := checkAddress("metrics", c.Metrics); err != nil {
@@ -78,18 +79,18 @@ func (c *consumeCmd) newGroup(servers []string, config *sarama.Config, opts cons
 	opts.Func, opts.AlsoFuncs = functions[0], functions[1:]
 	if opts.Static = c.Static; opts.Static {
 		if c.Name == "" {
-			return nil, nil, &usageError{errors.New("--static: give a --name that stays the same")}
+			return nil, nil, connect.Usage(errors.New("--static: give a --name that stays the same"))
 		}
 		group, err := consumer.NewGroup(servers, c.Kafka, c.Group, opts)
 		return group, nil, err
 	}
 	zk, err := session.New(servers, opts.Session)
 	if err != nil {
-		return nil, nil, &usageError{err}
+		return nil, nil, connect.Usage(err)
 	}
 	group, err := consumer.New(zk, c.Kafka, c.Group, opts)
 	if err != nil {
-		return nil, nil, &usageError{err}
+		return nil, nil, connect.Usage(err)
 	}
 	return group, zk, nil
 }
@@ -175,10 +176,10 @@ func (c *consumeCmd) openEvents(
 	}
 	f, err := os.OpenFile(c.Events, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // others may read it: it has no secrets
 	if err != nil {
-		return nil, nil, nil, &usageError{fmt.Errorf("--events: %w", err)}
+		return nil, nil, nil, connect.Usage(fmt.Errorf("--events: %w", err))
 	}
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-		return nil, nil, nil, errors.Join(&usageError{fmt.Errorf("--events %s has the log of another process; give each process a file of its own", c.Events)}, f.Close())
+		return nil, nil, nil, errors.Join(connect.Usage(fmt.Errorf("--events %s has the log of another process; give each process a file of its own", c.Events)), f.Close())
 	}
 	w, member := eventlog.NewWriter(f), c.memberName()
 	write := func(e eventlog.Event) {
@@ -202,7 +203,7 @@ func (c *consumeCmd) serveHTTP(rc *runContext, reg *prometheus.Registry, group h
 	}
 	l, err := (&net.ListenConfig{}).Listen(rc, "tcp", c.Metrics)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--metrics: %w", err)}
+		return nil, connect.Usage(fmt.Errorf("--metrics: %w", err))
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))

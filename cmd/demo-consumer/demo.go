@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/internal/pause"
@@ -187,7 +188,7 @@ func (s *scenario) startServers(ctx context.Context) (closeAll func(), err error
 		closeZK()
 		return nil, err
 	}
-	config := kafkaConfig()
+	config := connect.KafkaConfig("kiel-demo")
 	config.Producer.Return.Successes = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Producer.Flush.Frequency = 10 * time.Millisecond
@@ -226,7 +227,7 @@ func (s *scenario) join(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	config := kafkaConfig()
+	config := connect.KafkaConfig("kiel-demo")
 	config.Consumer.Return.Errors = true
 	group, err := consumer.New(m.zk, s.kafka.ListenAddrs(), demoGroup, consumer.Options{
 		Name: name, Config: config, From: consumer.Earliest, CommitInterval: 200 * time.Millisecond, StopTimeout: 2 * time.Second,

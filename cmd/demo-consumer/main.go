@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/kielgo/kiel/cmd/internal/connect"
 )
 
 // Exit codes.
@@ -78,7 +80,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	}
 
 	err = kctx.Run(&runContext{Context: ctx, console: console{in, out, errOut}})
-	if usage, ok := errors.AsType[*usageError](err); ok {
+	if usage, ok := errors.AsType[*connect.UsageError](err); ok {
 		fmt.Fprintf(errOut, "demo-consumer: %v\nTry 'demo-consumer --help'.\n", usage)
 		return exitUsage
 	}
@@ -94,9 +96,3 @@ type runContext struct {
 	context.Context //nolint:containedctx // the value is the process's lifetime, bound by the CLI library to Run methods
 	console
 }
-
-// usageError is a flag value that the parser could not check by itself.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/internal/pause"
 )
 
@@ -33,7 +34,7 @@ type order struct {
 // Run writes the messages and prints how many Kafka has acknowledged.
 func (c *produceCmd) Run(rc *runContext) error {
 	if c.Rate < 0 || c.Count < 0 || c.Partitions < 1 {
-		return &usageError{errors.New("--rate and --count must not be negative, --partitions must be at least 1")}
+		return connect.Usage(errors.New("--rate and --count must not be negative, --partitions must be at least 1"))
 	}
 	if err := checkTopics(c.Topic); err != nil {
 		return err
@@ -46,17 +47,17 @@ func (c *produceCmd) Run(rc *runContext) error {
 	default:
 		f, err := os.Open(c.File)
 		if err != nil {
-			return &usageError{fmt.Errorf("can't read the lines: %w", err)}
+			return connect.Usage(fmt.Errorf("can't read the lines: %w", err))
 		}
 		defer f.Close() //nolint:errcheck // it is only read
 		lines = f
 	}
 	if c.Keyed && lines == nil {
-		return &usageError{errors.New("--keyed needs a file, or - for standard input")}
+		return connect.Usage(errors.New("--keyed needs a file, or - for standard input"))
 	}
 
-	config := kafkaConfig()
-	if err := c.secure(config, rc.console); err != nil {
+	config := connect.KafkaConfig("kiel-demo")
+	if err := c.Secure(config, rc.err); err != nil {
 		return err
 	}
 	config.Producer.RequiredAcks = sarama.WaitForAll
@@ -228,15 +229,6 @@ func orderMessage(topic string, n int64) *sarama.ProducerMessage {
 		panic(err) // a struct of numbers and a string always marshals
 	}
 	return &sarama.ProducerMessage{Topic: topic, Key: sarama.StringEncoder(customer), Value: sarama.ByteEncoder(value)}
-}
-
-// kafkaConfig is what both sides ask of sarama.
-func kafkaConfig() *sarama.Config {
-	config := sarama.NewConfig()
-	config.ClientID = "kiel-demo"
-	config.Version = sarama.V3_6_0_0
-	config.Metadata.AllowAutoTopicCreation = false
-	return config
 }
 
 func kafkaError(servers []string, err error) error {

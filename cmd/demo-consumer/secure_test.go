@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kielgo/kiel/cmd/internal/connect"
 )
 
 const hush = "s3cr3t-passw0rd"
@@ -51,8 +53,8 @@ func TestBadSecurity(t *testing.T) {
 
 // Help and errors show the variables' names and not what they hold.
 func TestSecretsOfTheEnvironment(t *testing.T) {
-	t.Setenv(digestVariable, "alice:"+hush)
-	t.Setenv(passwordVariable, hush)
+	t.Setenv(connect.DigestVariable, "alice:"+hush)
+	t.Setenv(connect.PasswordVariable, hush)
 	for _, args := range [][]string{
 		{"consume", "--help"},
 		{"produce", "--help"},
@@ -69,7 +71,7 @@ func TestSecretsOfTheEnvironment(t *testing.T) {
 				t.Errorf("no warning: %s", r.err)
 			}
 		case args[0] == "consume" && r.code == exitUsage:
-		case r.code != exitOK || !strings.Contains(r.out, passwordVariable):
+		case r.code != exitOK || !strings.Contains(r.out, connect.PasswordVariable):
 			t.Errorf("%v: exit code %d: %s%s", args, r.code, r.out, r.err)
 		}
 	}

@@ -10,16 +10,17 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/zktest"
 )
 
 // Run serves until it is told to stop.
 func (c *serversCmd) Run(rc *runContext) error {
 	if c.Partitions < 1 || c.Tick <= 0 {
-		return &usageError{errors.New("--partitions and --tick must be positive")}
+		return connect.Usage(errors.New("--partitions and --tick must be positive"))
 	}
 	if err := errors.Join(checkAddress("zookeeper", c.ZooKeeper), checkAddress("kafka", c.Kafka)); err != nil {
-		return &usageError{err}
+		return connect.Usage(err)
 	}
 	if err := checkTopics(c.Topic); err != nil {
 		return err
@@ -55,11 +56,11 @@ func startKafka(ctx context.Context, address string, partitions int32, topics ..
 	if address != "" {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("--kafka %q: %w", address, err)}
+			return nil, connect.Usage(fmt.Errorf("--kafka %q: %w", address, err))
 		}
 		n, err := strconv.Atoi(port)
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("--kafka %q: the port must be a number", address)}
+			return nil, connect.Usage(fmt.Errorf("--kafka %q: the port must be a number", address))
 		}
 		if n != 0 {
 			opts = append(opts, kfake.Ports(n))

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -18,12 +19,12 @@ import (
 
 // Environment variables that hold secrets. There is no flag for a secret: other users of the machine see command lines.
 const (
-	digestVariable   = "KIEL_ZOOKEEPER_DIGEST"
-	passwordVariable = "KIEL_KAFKA_PASSWORD" //nolint:gosec // a name, no secret
+	DigestVariable   = "KIEL_ZOOKEEPER_DIGEST"
+	PasswordVariable = "KIEL_KAFKA_PASSWORD" //nolint:gosec // a name, no secret
 )
 
-// tlsFlags are how to speak TLS with servers, for ZooKeeper and for Kafka.
-type tlsFlags struct {
+// TLSFlags are how to speak TLS with servers, for ZooKeeper and for Kafka.
+type TLSFlags struct {
 	TLS  bool   `env:"TLS" help:"Use TLS. So does any of the next two flags."`
 	CA   string `env:"CA" placeholder:"FILE" help:"Authorities whose servers to trust, PEM, instead of the system's."`
 	Cert string `env:"CERT" placeholder:"FILE" help:"Certificate to show to the servers, PEM."`
@@ -31,9 +32,9 @@ type tlsFlags struct {
 }
 
 // config returns nil if TLS is not to be used. The flags' names begin with prefix, for errors.
-func (f tlsFlags) config(prefix string) (*tls.Config, error) {
+func (f TLSFlags) config(prefix string) (*tls.Config, error) {
 	if f.Key != "" && f.Cert == "" {
-		return nil, &usageError{fmt.Errorf("--%s-key needs --%s-cert", prefix, prefix)}
+		return nil, Usage(fmt.Errorf("--%s-key needs --%s-cert", prefix, prefix))
 	}
 	if !f.TLS && f.CA == "" && f.Cert == "" {
 		return nil, nil
@@ -42,11 +43,11 @@ func (f tlsFlags) config(prefix string) (*tls.Config, error) {
 	if f.CA != "" {
 		pem, err := os.ReadFile(f.CA)
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("--%s-ca: %w", prefix, err)}
+			return nil, Usage(fmt.Errorf("--%s-ca: %w", prefix, err))
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, &usageError{fmt.Errorf("--%s-ca: no certificate in %s", prefix, f.CA)}
+			return nil, Usage(fmt.Errorf("--%s-ca: no certificate in %s", prefix, f.CA))
 		}
 	}
 	if f.Cert != "" {
@@ -56,19 +57,19 @@ func (f tlsFlags) config(prefix string) (*tls.Config, error) {
 		}
 		pair, err := tls.LoadX509KeyPair(f.Cert, key)
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("--%s-cert: %w", prefix, err)}
+			return nil, Usage(fmt.Errorf("--%s-cert: %w", prefix, err))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
 }
 
-// secure sets what the flags say of credentials, TLS and access to znodes.
-func (f zooKeeperFlags) secure(opts *session.Options) (err error) {
+// Secure sets what the flags say of credentials, TLS and access to znodes.
+func (f ZooKeeperFlags) Secure(opts *session.Options) (err error) {
 	if opts.TLS, err = f.ZooKeeperTLS.config("zookeeper"); err != nil {
 		return err
 	}
-	credential, err := secret("zookeeper-digest-file", f.DigestFile, digestVariable)
+	credential, err := secret("zookeeper-digest-file", f.DigestFile, DigestVariable)
 	if err != nil {
 		return err
 	}
@@ -79,15 +80,15 @@ func (f zooKeeperFlags) secure(opts *session.Options) (err error) {
 	case f.ACL == "open":
 		opts.ACL = session.WorldACL(session.PermAll)
 	case f.ACL == "readable" && credential == "" && f.ZooKeeperTLS.Cert == "":
-		return &usageError{errors.New("--zookeeper-acl readable needs credentials: --zookeeper-digest-file or --zookeeper-cert")}
+		return Usage(errors.New("--zookeeper-acl readable needs credentials: --zookeeper-digest-file or --zookeeper-cert"))
 	case f.ACL == "readable":
 		opts.ACL = append(session.AuthACL(session.PermAll), session.WorldACL(session.PermRead)...)
 	}
 	return nil
 }
 
-// secure sets what the flags say of credentials and TLS.
-func (f kafkaFlags) secure(config *sarama.Config, c console) error {
+// Secure sets what the flags say of credentials and TLS. It warns on w of a password that goes in clear.
+func (f KafkaFlags) Secure(config *sarama.Config, w io.Writer) error {
 	settings, err := f.KafkaTLS.config("kafka")
 	if err != nil {
 		return err
@@ -96,15 +97,15 @@ func (f kafkaFlags) secure(config *sarama.Config, c console) error {
 	if f.User == "" {
 		return nil
 	}
-	password, err := secret("kafka-password-file", f.PasswordFile, passwordVariable)
+	password, err := secret("kafka-password-file", f.PasswordFile, PasswordVariable)
 	if err != nil {
 		return err
 	}
 	if password == "" {
-		return &usageError{fmt.Errorf("--kafka-user needs a password, in --kafka-password-file or $%s", passwordVariable)}
+		return Usage(fmt.Errorf("--kafka-user needs a password, in --kafka-password-file or $%s", PasswordVariable))
 	}
 	if f.Mechanism == sarama.SASLTypePlaintext && settings == nil {
-		fmt.Fprintln(c.err, "warning: the password goes to Kafka in clear, without --kafka-tls")
+		fmt.Fprintln(w, "warning: the password goes to Kafka in clear, without --kafka-tls")
 	}
 	s := &config.Net.SASL
 	s.Enable, s.Mechanism, s.User, s.Password = true, sarama.SASLMechanism(f.Mechanism), f.User, password
@@ -119,11 +120,11 @@ func secret(flag, file, variable string) (string, error) {
 	}
 	content, err := os.ReadFile(file) //nolint:gosec // the user names it
 	if err != nil {
-		return "", &usageError{fmt.Errorf("--%s: %w", flag, err)}
+		return "", Usage(fmt.Errorf("--%s: %w", flag, err))
 	}
 	text := strings.TrimRight(string(content), "\r\n")
 	if text == "" {
-		return "", &usageError{fmt.Errorf("--%s: %s is empty", flag, file)}
+		return "", Usage(fmt.Errorf("--%s: %s is empty", flag, file))
 	}
 	return text, nil
 }

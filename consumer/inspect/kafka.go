@@ -1,0 +1,253 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/topics"
+)
+
+// kafka is a client of Kafka for one call.
+type kafka struct {
+	group  string
+	client sarama.Client
+	calls  kafkaconn.Calls
+	store  *offsets.KafkaStore
+	end    func()
+}
+
+// openKafka makes a client, which connects when it is used. end must be called.
+func (in *Inspector) openKafka(ctx context.Context, group string) (*kafka, error) {
+	if len(in.from.Brokers) == 0 {
+		return nil, errNotAsked
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	d := kafkaconn.NewDialer(life, in.from.Config, 0)
+	config := kafkaconn.ControlConfig(*in.from.Config, d)
+	config.Metadata.Retry.Max = min(config.Metadata.Retry.Max, 1)
+	client, err := sarama.NewClient(in.from.Brokers, config)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	k := &kafka{group: group, client: client}
+	k.store = &offsets.KafkaStore{Group: group, Config: config, Calls: &k.calls, Find: k.coordinator}
+	k.end = func() {
+		end()
+		d.Abort()
+		k.calls.Wait()
+		_ = client.Close()
+		d.Wait()
+	}
+	return k, nil
+}
+
+func (k *kafka) coordinator(again bool) (offsets.Coordinator, error) {
+	if again {
+		if err := k.client.RefreshCoordinator(k.group); err != nil {
+			return nil, err
+		}
+	}
+	return k.client.Coordinator(k.group)
+}
+
+// description is what Kafka says of topics.
+type description struct {
+	topics  map[string]topics.Info
+	cluster string // the id of the cluster; "" if it has none
+}
+
+// offsetsTopic is a topic that every cluster has: an empty list of topics would ask for all.
+const offsetsTopic = "__consumer_offsets"
+
+// describe asks for topics, and for the id of the cluster.
+func (k *kafka) describe(ctx context.Context, names []string) (description, error) {
+	return kafkaconn.Run(ctx, &k.calls, func() (description, error) {
+		known := k.client.RefreshMetadata(slices.Concat(names, []string{offsetsTopic})...)
+		if errors.Is(known, sarama.ErrOutOfBrokers) {
+			return description{}, known
+		}
+		broker := k.client.LeastLoadedBroker()
+		if broker == nil {
+			return description{}, errors.Join(known, sarama.ErrOutOfBrokers)
+		}
+		req := sarama.NewMetadataRequest(k.client.Config().Version, slices.Concat(names, []string{offsetsTopic}))
+		req.AllowAutoTopicCreation = false
+		resp, err := broker.GetMetadata(req)
+		if err != nil {
+			_ = broker.Close()
+			return description{}, err
+		}
+		d := description{topics: topics.Infos(resp)}
+		if resp.ClusterID != nil {
+			d.cluster = *resp.ClusterID
+		}
+		return d, nil
+	}, nil)
+}
+
+// found is an offset that a broker has found.
+type found struct {
+	offset int64 // -1 if there is none
+	at     time.Time
+	err    error
+}
+
+// list asks the leaders for an offset of each partition: by a time in milliseconds, or sarama.OffsetOldest or OffsetNewest. It returns no
+// answer for a partition whose leader is not known, or does not answer.
+func (k *kafka) list(ctx context.Context, at map[kiel.Partition]int64) (map[kiel.Partition]found, error) {
+	return kafkaconn.Run(ctx, &k.calls, func() (map[kiel.Partition]found, error) {
+		requests := map[*sarama.Broker]*sarama.OffsetRequest{}
+		for p, t := range at {
+			leader, err := k.client.Leader(p.Topic, p.ID)
+			if err != nil {
+				continue
+			}
+			if requests[leader] == nil {
+				requests[leader] = sarama.NewOffsetRequest(k.client.Config().Version)
+				requests[leader].IsolationLevel = k.client.Config().Consumer.IsolationLevel
+			}
+			requests[leader].AddBlock(p.Topic, p.ID, t, 1)
+		}
+		var (
+			all sync.WaitGroup
+			mu  sync.Mutex
+			out = map[kiel.Partition]found{}
+		)
+		for leader, request := range requests {
+			all.Go(func() {
+				answer, err := leader.GetAvailableOffsets(request)
+				if err != nil {
+					_ = leader.Close() // the client opens it again
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				addAnswer(out, answer)
+			})
+		}
+		all.Wait()
+		return out, nil
+	}, nil)
+}
+
+func addAnswer(out map[kiel.Partition]found, answer *sarama.OffsetResponse) {
+	for topic, blocks := range answer.Blocks {
+		for id, b := range blocks {
+			f := found{offset: -1}
+			switch {
+			case b.Err != sarama.ErrNoError:
+				f.err = b.Err
+			case len(b.Offsets) > 0:
+				f.offset, f.at = b.Offsets[0], time.UnixMilli(b.Timestamp).UTC()
+			}
+			out[kiel.Partition{Topic: topic, ID: id}] = f
+		}
+	}
+}
+
+// ends asks for the ends of partitions.
+func (k *kafka) ends(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]found, error) {
+	at := make(map[kiel.Partition]int64, len(ps))
+	for _, p := range ps {
+		at[p] = sarama.OffsetNewest
+	}
+	return k.list(ctx, at)
+}
+
+// The bounds of the search for the times of messages.
+const (
+	maxSearched = 1000 // partitions
+	maxRounds   = 24   // requests to each leader
+)
+
+// searched is what is known of the time of the message at an offset: from lo to hi, in milliseconds.
+type searched struct{ offset, lo, hi, now int64 }
+
+// times returns the timestamps of the messages at these offsets. It reads no message: it asks for the offsets at times, as often as needed.
+func (k *kafka) times(ctx context.Context, at map[kiel.Partition]int64, now time.Time) map[kiel.Partition]time.Time {
+	out, open := map[kiel.Partition]time.Time{}, map[kiel.Partition]*searched{}
+	for p, offset := range at {
+		if len(open) == maxSearched {
+			break
+		}
+		open[p] = &searched{offset: offset, lo: 0, hi: now.UnixMilli() + 1, now: now.UnixMilli()}
+	}
+	for age := time.Second.Milliseconds(); age < now.UnixMilli(); age *= 8 { // how old are they, roughly?
+		older := func(s *searched) int64 { return min(s.now-age, s.hi) }
+		if !k.round(ctx, open, out, older, func(s *searched) bool { return s.lo > 0 }) {
+			break
+		}
+	}
+	for range maxRounds {
+		if len(open) == 0 || !k.round(ctx, open, out, func(s *searched) int64 { return (s.lo + s.hi) / 2 }, nil) {
+			break
+		}
+	}
+	for p, s := range open {
+		if s.lo > 0 {
+			out[p] = time.UnixMilli(s.lo).UTC()
+		}
+	}
+	return out
+}
+
+// round asks once for each partition that is open, except those that skip, and puts what it learns into them. A partition whose time is
+// known goes from open to out. It returns false if nothing was asked.
+func (k *kafka) round(
+	ctx context.Context, open map[kiel.Partition]*searched, out map[kiel.Partition]time.Time, probe func(*searched) int64, skip func(*searched) bool,
+) bool {
+	at := map[kiel.Partition]int64{}
+	for p, s := range open {
+		if skip == nil || !skip(s) {
+			at[p] = probe(s)
+		}
+	}
+	if len(at) == 0 {
+		return false
+	}
+	answers, err := k.list(ctx, at)
+	if err != nil {
+		return false
+	}
+	for p, t := range at {
+		s := open[p]
+		f, ok := answers[p]
+		switch {
+		case !ok || f.err != nil:
+			delete(open, p)
+			continue
+		case f.offset == s.offset:
+			out[p] = f.at
+			delete(open, p)
+			continue
+		case f.offset < 0 || f.offset > s.offset: // the message is older than t
+			s.hi = min(s.hi, t)
+		default:
+			s.lo = max(t, f.at.UnixMilli())
+		}
+		if s.lo > 0 && s.hi-s.lo <= 1 {
+			out[p] = time.UnixMilli(s.lo).UTC()
+			delete(open, p)
+		}
+	}
+	return true
+}
+
+// names returns the topics of partitions that Kafka may be asked about.
+func names(ps []kiel.Partition) []string {
+	set := map[string]bool{}
+	for _, p := range ps {
+		set[p.Topic] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}

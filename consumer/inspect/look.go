@@ -1,0 +1,317 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/topics"
+	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/pause"
+	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
+)
+
+// Options say how to look. The zero value looks once, at all of the group.
+type Options struct {
+	// Window is the time between two looks, which tell what stands still from what is slow. 0 looks once.
+	Window time.Duration
+	// Topics limits the partitions whose claims and offsets are read; empty for all.
+	Topics []string
+	// MaxClaims is the number of partitions above which no claim is read, and no offset; 0 for no limit.
+	MaxClaims int
+	// Thorough also tries each ZooKeeper server by itself, compares ACLs, and looks for the group in other chroots.
+	Thorough bool
+}
+
+// look is one call of Look.
+type look struct {
+	in     *Inspector
+	opts   Options
+	group  string
+	report *Report
+
+	wanted    []kiel.Partition // those of which offsets are read
+	known     map[string]topics.Info
+	before    *glance // the first of two looks at Kafka
+	freeFirst map[kiel.Partition]bool
+	siblings  []string
+	acls      []string // znodes whose ACL is not that of the group's znode
+	zkFailed  time.Time // when ZooKeeper was asked that did not answer
+	noGroup   error
+	refused   error // why Kafka does not show the group's offsets
+}
+
+// glance is one look at Kafka.
+type glance struct {
+	at     time.Time
+	stored map[kiel.Partition]offsets.Stored
+	ends   map[kiel.Partition]found
+	times  map[kiel.Partition]time.Time // of the first messages that wait
+}
+
+// waiting returns how many messages of a partition wait; -1 if that is not known.
+func (g *glance) waiting(p kiel.Partition) int64 {
+	s, stored := g.stored[p]
+	end, ok := g.ends[p]
+	if !stored || !ok || s.Err != nil || end.err != nil || s.Offset < 0 || end.offset < 0 {
+		return -1
+	}
+	return max(end.offset-s.Offset, 0)
+}
+
+// Look describes a group. It blocks for the Window and for the answers of its sources. A source that does not answer is a [Finding] and no
+// error, and so is a group without a znode. Look returns an error for a name that can't be a group's, and when ctx ends.
+func (in *Inspector) Look(ctx context.Context, group string, opts Options) (*Report, error) {
+	if err := kiel.CheckGroup(group); err != nil {
+		return nil, operr.New(pkg, "look at group", "", err)
+	}
+	l := &look{in: in, opts: opts, group: group, freeFirst: map[kiel.Partition]bool{}, report: &Report{
+		Version: Version, Group: group, Window: opts.Window.Seconds(), Chroot: in.chroot(),
+		ZooKeeper: Source{State: NotAsked}, Kafka: Source{State: NotAsked}, Members: []status.Member{}, Partitions: []Partition{},
+		Disagreements: []status.Disagreement{}, Findings: []Finding{},
+	}}
+	zkAt := l.zooKeeper(ctx)
+	if opts.Window > 0 && l.report.ZooKeeper.State == OK {
+		for _, p := range l.report.Partitions {
+			l.freeFirst[id(p)] = p.State == status.Free
+		}
+	}
+	kafkaAt := l.kafka(ctx, &zkAt)
+	if opts.Thorough {
+		l.thorough(ctx)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, operr.New(pkg, "look at group", "", err)
+	}
+	l.report.At = time.Now().UTC()
+	l.report.ZooKeeper.Age, l.report.Kafka.Age = ageOf(zkAt, l.report.At), ageOf(kafkaAt, l.report.At)
+	l.find()
+	return l.report, nil
+}
+
+func ageOf(at, now time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return now.Sub(at).Seconds()
+}
+
+// id returns the partition that p describes.
+func id(p Partition) kiel.Partition { return kiel.Partition{Topic: p.Topic, ID: p.Partition.Partition} }
+
+// zooKeeper reads the group's znodes. It returns when.
+func (l *look) zooKeeper(ctx context.Context) time.Time {
+	at, r := time.Now(), l.report
+	var g *status.Group
+	err := l.in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
+		var err error
+		g, err = ownership.InspectScope(ctx, l.in.zk, l.group, ownership.Scope{Topics: l.opts.Topics, Most: l.opts.MaxClaims})
+		if err != nil {
+			return err
+		}
+		exists, stat, err := inc.Exists(ctx, groupPath(l.group))
+		if err == nil && exists {
+			r.Tree = offsets.TreeID(stat.Czxid, stat.Ctime).String()
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, allocator.ErrNoGroup):
+		r.ZooKeeper.State, l.noGroup = OK, err
+		return at
+	case err != nil:
+		r.ZooKeeper, l.zkFailed = Source{State: Failed, Error: shown(err)}, at
+		return time.Time{}
+	}
+	r.ZooKeeper.State = OK
+	r.Members, r.Disagreements, r.Partitions = g.Members, g.Disagreements, make([]Partition, len(g.Partitions))
+	for i, p := range g.Partitions {
+		r.Partitions[i] = Partition{Partition: p}
+	}
+	return at
+}
+
+// topics returns the topics to ask Kafka about: those of the partitions, and those that members ask for by name.
+func (l *look) topics() []string {
+	all := names(l.wanted)
+	for _, m := range l.report.Members {
+		for _, t := range m.Topics {
+			if kiel.CheckTopic(t) == nil {
+				all = append(all, t)
+			}
+		}
+	}
+	for _, t := range l.opts.Topics {
+		if kiel.CheckTopic(t) == nil {
+			all = append(all, t)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// kafka asks Kafka, and ZooKeeper once more if there is a Window. It returns when.
+func (l *look) kafka(ctx context.Context, zkAt *time.Time) (at time.Time) {
+	failed := func(err error) time.Time {
+		l.report.Kafka = Source{State: Failed, Error: shown(err)}
+		return time.Time{}
+	}
+	k, err := l.in.openKafka(ctx, l.group)
+	if errors.Is(err, errNotAsked) {
+		return time.Time{}
+	}
+	if err != nil {
+		return failed(err)
+	}
+	defer k.end()
+	l.want()
+	first, err := l.glance(ctx, k)
+	if err != nil {
+		return failed(err)
+	}
+	if l.opts.Window > 0 && len(l.wanted) > 0 {
+		if pause.Sleep(ctx, l.opts.Window) != nil {
+			return time.Time{}
+		}
+		*zkAt = l.zooKeeper(ctx)
+		l.before = first
+		if first, err = l.glance(ctx, k); err != nil {
+			return failed(err)
+		}
+	}
+	l.report.Kafka.State = OK
+	l.merge(first)
+	return first.at
+}
+
+// want decides of which partitions offsets are read: those whose claims are, with names that Kafka takes.
+func (l *look) want() {
+	l.wanted = nil
+	for _, p := range l.report.Partitions {
+		if kiel.CheckTopic(p.Topic) == nil && (len(l.opts.Topics) == 0 || slices.Contains(l.opts.Topics, p.Topic)) {
+			l.wanted = append(l.wanted, id(p))
+		}
+	}
+	if l.opts.MaxClaims > 0 && len(l.wanted) > l.opts.MaxClaims {
+		l.wanted = nil
+	}
+}
+
+// glance asks Kafka once.
+func (l *look) glance(ctx context.Context, k *kafka) (*glance, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.in.from.Wait, errors.New("no answer in time"))
+	defer cancel()
+	d, err := k.describe(ctx, l.topics())
+	if err != nil {
+		return nil, err
+	}
+	l.known, l.report.Cluster = d.topics, status.Shown(d.cluster)
+	g := &glance{}
+	var there []kiel.Partition
+	for _, p := range l.wanted {
+		if info, ok := d.topics[p.Topic]; ok && info.Err == nil && slices.Contains(info.Partitions, p.ID) {
+			there = append(there, p)
+		}
+	}
+	if len(there) > 0 { // an empty list would ask for all
+		g.stored, err = k.store.Peek(ctx, there)
+	}
+	if errors.Is(err, sarama.ErrGroupAuthorizationFailed) || len(there) > 0 && errors.Is(g.stored[there[0]].Err, sarama.ErrGroupAuthorizationFailed) {
+		l.refused, err, g.stored = sarama.ErrGroupAuthorizationFailed, nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.at = time.Now()
+	if g.ends, err = k.ends(ctx, there); err != nil {
+		return nil, err
+	}
+	late := map[kiel.Partition]int64{}
+	for _, p := range there {
+		if g.waiting(p) > 0 {
+			late[p] = g.stored[p].Offset
+		}
+	}
+	g.times = k.times(ctx, late, g.at)
+	return g, nil
+}
+
+// merge puts what Kafka has into the report.
+func (l *look) merge(g *glance) {
+	for i := range l.report.Partitions {
+		p := &l.report.Partitions[i]
+		tp := id(*p)
+		s, stored := g.stored[tp]
+		end, listed := g.ends[tp]
+		if !stored && !listed {
+			continue
+		}
+		o := &Offsets{Committed: -1, End: -1, Waiting: g.waiting(tp), Moved: -1, Written: -1}
+		if listed && end.err == nil {
+			o.End = end.offset
+		}
+		if stored && s.Err == nil {
+			o.Committed, o.Token = s.Offset, s.Token
+			if s.Place.Tree != (offsets.ID{}) {
+				o.Tree = s.Place.Tree.String()
+			}
+		}
+		o.Error = shown(errors.Join(s.Err, end.err))
+		if at, ok := g.times[tp]; ok {
+			o.Oldest = &at
+		}
+		if b := l.before; b != nil && b.waiting(tp) >= 0 && o.Waiting >= 0 {
+			o.Moved, o.Written = o.Committed-b.stored[tp].Offset, o.End-b.ends[tp].offset
+		}
+		p.Kafka = o
+	}
+	if l.refused != nil {
+		l.report.Kafka.Missed = append(l.report.Kafka.Missed, "the group's offsets: "+shown(l.refused))
+	}
+}
+
+// thorough looks at what only doctor asks.
+func (l *look) thorough(ctx context.Context) {
+	l.report.Servers = l.in.servers(ctx)
+	if l.report.ZooKeeper.State != OK {
+		return
+	}
+	l.siblings = l.in.siblings(ctx, l.group)
+	if l.noGroup == nil {
+		l.compareACLs(ctx)
+	}
+}
+
+// compareACLs finds znodes whose ACL is another one than that of the group's znode.
+func (l *look) compareACLs(ctx context.Context) {
+	err := l.in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
+		l.acls = nil
+		own, _, err := inc.GetACL(ctx, groupPath(l.group))
+		if err != nil {
+			return err
+		}
+		for _, elem := range []string{"members", "records", "partitions", "owners", "epochs"} {
+			path := groupPath(l.group, elem)
+			acl, _, err := inc.GetACL(ctx, path)
+			switch {
+			case errors.Is(err, session.ErrNoNode):
+			case err != nil:
+				return err
+			case !slices.Equal(acl, own):
+				l.acls = append(l.acls, path)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		l.report.ZooKeeper.Missed = append(l.report.ZooKeeper.Missed, "ACLs: "+shown(err))
+	}
+}
