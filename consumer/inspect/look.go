@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,11 +40,12 @@ type look struct {
 	report *Report
 
 	wanted    []kiel.Partition // those of which offsets are read
+	tooMany   bool             // there are more than Options.MaxClaims
 	known     map[string]topics.Info
 	before    *glance // the first of two looks at Kafka
 	freeFirst map[kiel.Partition]bool
 	siblings  []string
-	acls      []string // znodes whose ACL is not that of the group's znode
+	acls      []string  // znodes whose ACL is not that of the group's znode
 	zkFailed  time.Time // when ZooKeeper was asked that did not answer
 	noGroup   error
 	refused   error // why Kafka does not show the group's offsets
@@ -131,10 +133,13 @@ func (l *look) zooKeeper(ctx context.Context) time.Time {
 		r.ZooKeeper, l.zkFailed = Source{State: Failed, Error: shown(err)}, at
 		return time.Time{}
 	}
-	r.ZooKeeper.State = OK
+	r.ZooKeeper.State, r.Claims = OK, true
 	r.Members, r.Disagreements, r.Partitions = g.Members, g.Disagreements, make([]Partition, len(g.Partitions))
 	for i, p := range g.Partitions {
 		r.Partitions[i] = Partition{Partition: p}
+	}
+	if l.want(); l.tooMany {
+		r.Claims, r.ZooKeeper.Missed = false, []string{fmt.Sprintf("claims: more than %d partitions, name topics", l.opts.MaxClaims)}
 	}
 	return at
 }
@@ -172,7 +177,6 @@ func (l *look) kafka(ctx context.Context, zkAt *time.Time) (at time.Time) {
 		return failed(err)
 	}
 	defer k.end()
-	l.want()
 	first, err := l.glance(ctx, k)
 	if err != nil {
 		return failed(err)
@@ -195,12 +199,17 @@ func (l *look) kafka(ctx context.Context, zkAt *time.Time) (at time.Time) {
 // want decides of which partitions offsets are read: those whose claims are, with names that Kafka takes.
 func (l *look) want() {
 	l.wanted = nil
+	inScope := 0
 	for _, p := range l.report.Partitions {
-		if kiel.CheckTopic(p.Topic) == nil && (len(l.opts.Topics) == 0 || slices.Contains(l.opts.Topics, p.Topic)) {
+		if len(l.opts.Topics) > 0 && !slices.Contains(l.opts.Topics, p.Topic) {
+			continue
+		}
+		inScope++
+		if kiel.CheckTopic(p.Topic) == nil {
 			l.wanted = append(l.wanted, id(p))
 		}
 	}
-	if l.opts.MaxClaims > 0 && len(l.wanted) > l.opts.MaxClaims {
+	if l.tooMany = l.opts.MaxClaims > 0 && inScope > l.opts.MaxClaims; l.tooMany {
 		l.wanted = nil
 	}
 }

@@ -24,6 +24,8 @@ type Report struct {
 	Tree      string   `json:"tree,omitempty"`    // the id of the group's znode, as commits have it
 	Cluster   string   `json:"cluster,omitempty"` // Kafka's id of its cluster
 
+	Claims bool `json:"claims"` // whether the claims were read of all partitions in question; if not, owners are not known
+
 	Members       []status.Member       `json:"members"`    // sorted by name
 	Partitions    []Partition           `json:"partitions"` // sorted by topic and number
 	Disagreements []status.Disagreement `json:"disagreements"`

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/kielgo/kiel/cmd/internal/connect"
+)
+
+const (
+	helpWidth   = 80
+	description = `Shows groups that share Kafka partitions by ZooKeeper, and says what is wrong with them. It reads ZooKeeper and Kafka; nothing is written unless a command says so and gets --yes.`
+	examples    = `Begin with 'kiel doctor GROUP': it says what is wrong, since when, what waits,
+what to do, and with which command. 'kiel why GROUP TOPIC:NUMBER' tells all about
+one partition.
+
+Examples:
+  kiel groups                             all groups, one line each
+  kiel doctor demo                        what is wrong; exit code 1 if anything is
+  kiel describe demo --topic orders       members, and the partitions of a topic
+  kiel why demo orders:7                  who owns it, since when, and why
+  kiel doctor demo -o json | jq .findings
+
+Times are UTC. Every flag can be given by the environment variable named behind
+it. Exit codes: 0 all well; 1 failed, or doctor found a problem; 2 bad usage.
+`
+)
+
+// cli is the command line.
+type cli struct {
+	Groups   groupsCmd   `cmd:"" help:"List the groups, one line each."`
+	Describe describeCmd `cmd:"" help:"Show a group's members and partitions."`
+	Doctor   doctorCmd   `cmd:"" help:"Say what is wrong with a group, since when, what waits, and what to do."`
+	Why      whyCmd      `cmd:"" help:"Say who owns a partition, since when and why, and how far it is."`
+
+	sourceFlags
+	Version kong.VersionFlag `help:"Show the version."`
+}
+
+// sourceFlags say where to look and how to print.
+type sourceFlags struct {
+	connect.ZooKeeperFlags
+	connect.KafkaFlags
+	NoKafka bool          `name:"no-kafka" env:"KIEL_NO_KAFKA" help:"Don't ask Kafka: no offsets, and what stands still is not found."`
+	Wait    time.Duration `default:"10s" env:"KIEL_WAIT" help:"How long each source has to answer (${default})."`
+	Output  string        `short:"o" default:"text" enum:"text,json" env:"KIEL_OUTPUT" help:"Print ${enum} (${default})."`
+	Verbose bool          `short:"v" env:"KIEL_VERBOSE" help:"Log what the connections do, to standard error."`
+}
+
+type groupsCmd struct{}
+
+type describeCmd struct {
+	Group   string   `arg:"" help:"The group."`
+	Section string   `default:"all" enum:"all,members,partitions" help:"What to show: ${enum} (${default})."`
+	Topic   []string `env:"KIEL_TOPIC" help:"Show partitions of this topic alone; repeatable. Large groups show none without it."`
+}
+
+type doctorCmd struct {
+	Group  string        `arg:"" help:"The group."`
+	Window time.Duration `default:"10s" env:"KIEL_WINDOW" help:"The time between two looks, by which it tells what stands still (${default})."`
+}
+
+type whyCmd struct {
+	Group     string `arg:"" help:"The group."`
+	Partition string `arg:"" help:"The partition, as topic:number."`
+}
+
+// helpWithExamples prints kong's help and, for the whole program, examples.
+func helpWithExamples(options kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	if ctx.Selected() == nil {
+		fmt.Fprint(ctx.Stdout, "\n"+examples)
+	}
+	return nil
+}

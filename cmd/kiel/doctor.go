@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/kielgo/kiel/cmd/internal/connect"
+	"github.com/kielgo/kiel/consumer/inspect"
+)
+
+// Run says what is wrong with a group.
+func (c *doctorCmd) Run(a *app) error {
+	if c.Window <= 0 {
+		return connect.Usage(errors.New("--window must be positive"))
+	}
+	fmt.Fprintf(a.err, "looking twice, %v apart …\n", c.Window)
+	report, err := a.look(c.Group, inspect.Options{Window: c.Window, Thorough: true})
+	if err != nil {
+		return err
+	}
+	if a.Output == "json" {
+		err = a.out.json(report)
+	} else {
+		a.out.doctor(report)
+	}
+	if err == nil && problems(report) > 0 {
+		err = errProblems
+	}
+	return err
+}
+
+// doctor prints the findings.
+func (p printer) doctor(r *inspect.Report) {
+	p.line("%s at %s UTC: %s (%s)", r.Group, clock(r.At, r.At), verdict(r), sources(r))
+	width := 0
+	for _, f := range r.Findings {
+		width = min(max(width, len(about(f))), 24)
+	}
+	for _, f := range r.Findings {
+		p.finding(f, r, width)
+	}
+}
+
+func verdict(r *inspect.Report) string {
+	switch n := problems(r); n {
+	case 0:
+		return "all well"
+	case 1:
+		return "1 problem"
+	default:
+		return fmt.Sprintf("%d problems", n)
+	}
+}
+
+// sources returns which sources have answered.
+func sources(r *inspect.Report) string {
+	zk := string(r.ZooKeeper.State)
+	if len(r.Servers) > 0 {
+		up := 0
+		for _, s := range r.Servers {
+			if s.OK {
+				up++
+			}
+		}
+		zk = fmt.Sprintf("%d/%d", up, len(r.Servers))
+	}
+	s := "ZooKeeper " + zk + ", Kafka " + string(r.Kafka.State)
+	for _, missed := range append(r.ZooKeeper.Missed, r.Kafka.Missed...) {
+		s += "; not seen: " + missed
+	}
+	return s
+}
+
+// finding prints a finding, of which the object has so many columns.
+func (p printer) finding(f inspect.Finding, r *inspect.Report, width int) {
+	mark := p.paint("!", text.FgRed, text.Bold)
+	if f.Severity == inspect.Note {
+		mark = p.paint("i", text.FgCyan)
+	}
+	say := f.Text + since(f.Since, r.At)
+	switch {
+	case f.Waiting == 1:
+		say += ", 1 waits"
+	case f.Waiting > 1:
+		say += fmt.Sprintf(", %d wait", f.Waiting)
+	}
+	indent := width + 4
+	fmt.Fprintf(p.w, "%s %-*s  %s\n", mark, width, clean(about(f)), wrapped(clean(say), indent))
+	for _, more := range []struct{ label, text string }{{"do: ", f.Do}, {"run: ", f.Command}, {"runbook: ", f.Runbook}} {
+		if more.text != "" {
+			fmt.Fprintf(p.w, "%s%s\n", strings.Repeat(" ", indent), wrapped(clean(more.label+more.text), indent))
+		}
+	}
+}
+
+// about returns the objects of a finding.
+func about(f inspect.Finding) string {
+	switch n := len(f.Objects) + f.More; n {
+	case 0:
+		return "the group"
+	case 1:
+		return f.Objects[0]
+	default:
+		return fmt.Sprintf("%s +%d", f.Objects[0], n-1)
+	}
+}

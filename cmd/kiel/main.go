@@ -1,0 +1,86 @@
+// Command kiel shows groups of kiel to whoever is on call: their members, partitions and offsets, what is wrong with them, and what to do.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/kielgo/kiel/cmd/internal/connect"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the command failed, or doctor has found a problem
+	exitUsage  = 2 // bad flags
+)
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	cancel()
+	os.Exit(code)
+}
+
+// errProblems makes doctor's exit code without a message of its own: its output has said all.
+var errProblems = errors.New("problems were found")
+
+// run is main without the process: it returns the exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	var flags cli
+	helped := false
+	parser, err := kong.New(&flags,
+		kong.Name("kiel"),
+		kong.Description(description),
+		kong.Writers(out, errOut),
+		kong.Exit(func(int) { helped = true }),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: helpWidth, Compact: true}),
+		kong.Help(helpWithExamples),
+		kong.Vars{"version": version()},
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		fmt.Fprintln(errOut, "kiel:", err)
+		return exitFailed
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	kctx, err := parser.Parse(args)
+	if helped {
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "kiel: %s\nTry 'kiel --help'.\n", clean(err.Error()))
+		return exitUsage
+	}
+	err = kctx.Run(&app{Context: ctx, sourceFlags: flags.sourceFlags, out: newPrinter(out), err: errOut})
+	usage, isUsage := errors.AsType[*connect.UsageError](err)
+	switch {
+	case err == nil:
+		return exitOK
+	case isUsage:
+		fmt.Fprintf(errOut, "kiel: %s\nTry 'kiel --help'.\n", clean(usage.Error()))
+		return exitUsage
+	case !errors.Is(err, errProblems):
+		fmt.Fprintln(errOut, "kiel:", clean(err.Error()))
+	}
+	return exitFailed
+}
+
+// version returns the version with which the command was installed.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "kiel (unknown version)"
+	}
+	return fmt.Sprintf("kiel %s (%s)", info.Main.Version, info.GoVersion)
+}
