@@ -13,12 +13,12 @@ const (
 	helpWidth   = 80
 	description = `Shows groups that share Kafka partitions by ZooKeeper, and says what is wrong with them. It reads ZooKeeper and Kafka; nothing is written unless a command says so and gets --yes.`
 	examples    = `Begin with 'kiel doctor GROUP': it says what is wrong, since when, what waits,
-what to do, and with which command. 'kiel why GROUP TOPIC:NUMBER' tells all about
-one partition.
+what to do, and with which command. 'kiel why GROUP TOPIC:NUMBER' tells all
+about one partition.
 
 Examples:
   kiel groups                             all groups, one line each
-  kiel doctor demo                        what is wrong; exit code 1 if anything is
+  kiel doctor demo                        what is wrong; exit code 1 if so
   kiel describe demo --topic orders       members, and the partitions of a topic
   kiel why demo orders:7                  who owns it, since when, and why
   kiel doctor demo -o json | jq .findings
@@ -34,6 +34,10 @@ type cli struct {
 	Describe describeCmd `cmd:"" help:"Show a group's members and partitions."`
 	Doctor   doctorCmd   `cmd:"" help:"Say what is wrong with a group, since when, what waits, and what to do."`
 	Why      whyCmd      `cmd:"" help:"Say who owns a partition, since when and why, and how far it is."`
+
+	Offsets     offsetsCmd     `cmd:"" help:"Show a group's stored offsets, or move them while nobody consumes."`
+	Release     releaseCmd     `cmd:"" help:"Delete a znode without a session in the place of a partition's claim. Needs --yes."`
+	RemoveTopic removeTopicCmd `cmd:"" help:"Take a topic out of a group's set that no member asks for. Needs --yes."`
 
 	sourceFlags
 	Version kong.VersionFlag `help:"Show the version."`
@@ -65,6 +69,36 @@ type doctorCmd struct {
 type whyCmd struct {
 	Group     string `arg:"" help:"The group."`
 	Partition string `arg:"" help:"The partition, as topic:number."`
+}
+
+type offsetsCmd struct {
+	Show  offsetsShowCmd  `cmd:"" help:"Show the stored offsets, and what wrote them."`
+	Reset offsetsResetCmd `cmd:"" help:"Store other offsets for a topic. Refused while the group has a member or a claim. Needs --yes."`
+}
+
+type offsetsShowCmd struct {
+	Group string   `arg:"" help:"The group."`
+	Topic []string `env:"KIEL_TOPIC" help:"Show this topic alone; repeatable."`
+}
+
+type offsetsResetCmd struct {
+	Group     string  `arg:"" help:"The group."`
+	Topic     string  `required:"" help:"The topic."`
+	Partition []int32 `placeholder:"NUMBER,…" help:"These of its partitions alone."`
+	To        string  `required:"" placeholder:"TARGET" help:"start, end, an offset, --to=+N or --to=-N (a shift of what is stored), @-1h, or @2006-01-02T15:04:05Z (the first message from that time on)."`
+	Yes       bool    `help:"Store the offsets. Without it, show what would be stored."`
+}
+
+type releaseCmd struct {
+	Group     string `arg:"" help:"The group."`
+	Partition string `arg:"" help:"The partition, as topic:number."`
+	Yes       bool   `help:"Delete the znode. Without it, show it."`
+}
+
+type removeTopicCmd struct {
+	Group string `arg:"" help:"The group."`
+	Topic string `arg:"" help:"The topic."`
+	Yes   bool   `help:"Remove it. Without it, show what would be removed."`
 }
 
 // helpWithExamples prints kong's help and, for the whole program, examples.

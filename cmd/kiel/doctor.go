@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -67,11 +68,11 @@ func sources(r *inspect.Report) string {
 		}
 		zk = fmt.Sprintf("%d/%d", up, len(r.Servers))
 	}
-	s := "ZooKeeper " + zk + ", Kafka " + string(r.Kafka.State)
-	for _, missed := range append(r.ZooKeeper.Missed, r.Kafka.Missed...) {
-		s += "; not seen: " + missed
+	words := []string{"ZooKeeper " + zk + ", Kafka " + string(r.Kafka.State)}
+	for _, missed := range slices.Concat(r.ZooKeeper.Missed, r.Kafka.Missed) {
+		words = append(words, "not seen: "+missed)
 	}
-	return s
+	return strings.Join(words, "; ")
 }
 
 // finding prints a finding, of which the object has so many columns.

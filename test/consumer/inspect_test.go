@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -237,11 +238,7 @@ func TestInspectFailingHandler(t *testing.T) {
 	})
 }
 
-var errPoison = errorString("poison")
-
-type errorString string
-
-func (e errorString) Error() string { return string(e) }
+var errPoison = errors.New("poison")
 
 // A member that is stopped or killed: its partitions stand still until its session ends, and then others have them.
 func TestInspectLostMember(t *testing.T) {

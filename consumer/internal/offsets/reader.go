@@ -109,8 +109,8 @@ func (r *Reader) Beginning(ctx context.Context, t Topic) (Beginning, error) {
 	return a.beginning, a.err
 }
 
-// beginningIn returns what the stored offsets of the topic's partitions say.
-func (t *Topic) beginningIn(found map[kiel.Partition]Stored) (b Beginning, err error) {
+// BeginningIn returns what the stored offsets of the topic's partitions say.
+func (t *Topic) BeginningIn(found map[kiel.Partition]Stored) (b Beginning, err error) {
 	for _, id := range t.Partitions {
 		s := found[kiel.Partition{Topic: t.Name, ID: id}]
 		if s.Err != nil {
@@ -171,7 +171,7 @@ func (r *Reader) answer(ctx context.Context, requests []readRequest) {
 			a = topics[q.topic.key()]
 			if a.found == nil {
 				a.found = found
-				a.beginning, a.err = q.topic.beginningIn(found)
+				a.beginning, a.err = q.topic.BeginningIn(found)
 				topics[q.topic.key()] = a
 			}
 		}
