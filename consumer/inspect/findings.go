@@ -104,7 +104,7 @@ func (l *look) findSources() {
 func (l *look) findTrees() {
 	if l.noGroup != nil {
 		l.add(Finding{
-			Kind: NoGroup, Waiting: -1, Do: "look at the members' names of the group, of the chroot and of the servers, which must be the same",
+			Kind: NoGroup, Waiting: -1, Runbook: "kielmembersapart", Do: "look at the members' names of the group, of the chroot and of the servers, which must be the same",
 			Text: "there is no group of this name under " + l.in.chroot() + ": no member has ever joined it here", Command: "kiel groups",
 		}, l.group)
 	}
@@ -129,7 +129,7 @@ func (l *look) findMembers() {
 	if len(r.Members) == 0 && l.noGroup == nil {
 		waiting, oldest := l.sum(func(Partition) bool { return true })
 		l.add(Finding{
-			Kind: NoMembers, Waiting: waiting, Since: oldest, Text: "the group has no members: nobody consumes",
+			Kind: NoMembers, Waiting: waiting, Since: oldest, Runbook: "kielgroupgone", Text: "the group has no members: nobody consumes",
 			Do: "start members; if some run, their log says why they have not joined (topic, ACL, chroot, name)",
 		}, l.group)
 	}

@@ -107,7 +107,7 @@ func (p proxy) release(ctx context.Context, repo, head, version string) (commit 
 	return commit, p.add(ctx, repo, commit, "cmd", module.Version{Path: commands, Version: version})
 }
 
-// user does what users do: install the command by its version, and build a program of their own. With plan it only finds out what
+// user does what users do: install the commands by their version, and build a program of their own. With plan it only finds out what
 // there would be to compile.
 func (p proxy) user(ctx context.Context, version string, plan ...string) error {
 	env, err := p.env(ctx)
@@ -123,7 +123,7 @@ func (p proxy) user(ctx context.Context, version string, plan ...string) error {
 		return err
 	}
 	for _, args := range [][]string{
-		append(append([]string{"install"}, plan...), commands+"/demo-consumer@"+version),
+		append(append([]string{"install"}, plan...), commands+"/demo-consumer@"+version, commands+"/kiel@"+version),
 		{"mod", "init", "example.com/program"},
 		{"get", library + "/consumer@" + version},
 		append(append([]string{"build"}, plan...), "."),
@@ -135,11 +135,15 @@ func (p proxy) user(ctx context.Context, version string, plan ...string) error {
 	return nil
 }
 
-// install installs the command by its version and runs it.
+// install installs the commands by their version and runs them.
 func install(ctx context.Context, p proxy, version string) error {
 	if err := p.user(ctx, version); err != nil {
 		return err
 	}
-	_, err := in(ctx, p.dir, nil, filepath.Join(p.dir, "demo-consumer"), "--help")
-	return err
+	for _, command := range []string{"demo-consumer", "kiel"} {
+		if _, err := in(ctx, p.dir, nil, filepath.Join(p.dir, command), "--help"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
