@@ -244,9 +244,19 @@ func create(t *testing.T, zk *zktest.Server, path, data string) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{"nothing"}, {"describe"}, {"why", "demo"}, {"why", "demo", "orders"}, {"doctor", "demo", "--window", "0s"}, {"groups", "-o", "yaml"},
-		{"groups", "--zookeeper", ","}, {"describe", "demo", "--topic", "a b"}, {"groups", "--kafka-user", "me"}, {"release", "demo", "x"},
-		{"offsets", "reset", "demo", "--topic", "orders", "--to", "middle"}, {"offsets", "reset", "demo", "--to", "end"}, {"doctor", ""},
+		{"nothing"},
+		{"describe"},
+		{"why", "demo"},
+		{"why", "demo", "orders"},
+		{"doctor", "demo", "--window", "0s"},
+		{"groups", "-o", "yaml"},
+		{"groups", "--zookeeper", ","},
+		{"describe", "demo", "--topic", "a b"},
+		{"groups", "--kafka-user", "me"},
+		{"release", "demo", "x"},
+		{"offsets", "reset", "demo", "--topic", "orders", "--to", "middle"},
+		{"offsets", "reset", "demo", "--to", "end"},
+		{"doctor", ""},
 	} {
 		if r := command(t.Context(), args...); r.code != exitUsage || r.out != "" || !strings.Contains(r.err, "kiel: ") {
 			t.Errorf("%q: %+v", args, r)

@@ -1,0 +1,117 @@
+package realkafka_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/consumer/inspect"
+	"github.com/kielgo/kiel/test/servers"
+)
+
+// installed is the command kiel, as it is installed, and the servers that it asks.
+type installed struct {
+	*rig
+	bin string
+}
+
+func newInstalled(t *testing.T, zk *servers.ZooKeeper) *installed {
+	t.Helper()
+	k := &installed{rig: newRig(t, servers.KafkaOptions{}, 4), bin: filepath.Join(t.TempDir(), "kiel")}
+	k.zk = strings.Join(zk.Addrs(), ",")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", k.bin, "github.com/kielgo/kiel/cmd/kiel").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return k
+}
+
+// run runs a command.
+func (k *installed) run(args ...string) (out string, code int) {
+	k.t.Helper()
+	cmd := exec.CommandContext(k.t.Context(), k.bin, append(args, "--zookeeper", k.zk, "--kafka", strings.Join(k.brokers, ","))...)
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	stdout, _ := cmd.Output()
+	code = cmd.ProcessState.ExitCode()
+	k.t.Logf("kiel %s: exit code %d\n%s%s", strings.Join(args, " "), code, stdout, errOut.String())
+	return string(stdout), code
+}
+
+// wants runs a command that must have this exit code, and a text in its output.
+func (k *installed) wants(code int, text string, args ...string) {
+	k.t.Helper()
+	if out, got := k.run(args...); got != code || !strings.Contains(out, text) {
+		k.t.Errorf("kiel %s: exit code %d, want %d and %q: %s", strings.Join(args, " "), got, code, text, out)
+	}
+}
+
+// producing writes to partitions until stop is called.
+func (k *installed) producing(partitions ...int32) (stop func()) {
+	ends, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ends:
+				return
+			case <-time.After(300 * time.Millisecond):
+				k.produce(1, partitions...)
+			}
+		}
+	}()
+	return func() { close(ends); <-ended }
+}
+
+// On real servers kiel finds a handler that hangs, resets offsets when the members have gone, and says that the quorum is lost.
+func TestKielOnRealServers(t *testing.T) {
+	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Servers: 3})
+	k := newInstalled(t, zk)
+	var hang atomic.Bool
+	release := make(chan struct{})
+	k.processed = func(m *sarama.ConsumerMessage) {
+		if hang.Load() && m.Partition == 0 {
+			<-release
+		}
+	}
+	c := k.member("c1")
+	k.produce(5, 0, 1, 2, 3)
+	until(t, "all is committed", func() bool {
+		out, _ := k.run("why", "g", "orders:0")
+		return strings.Contains(out, "committed 5 of 5")
+	})
+	k.wants(0, "ZooKeeper 3/3, Kafka ok", "doctor", "g", "--window", "2s")
+	hang.Store(true)
+	began := time.Now()
+	k.produce(5, 0)
+	stop := k.producing(0, 1)
+	out, _ := k.run("doctor", "g", "--window", "5s", "-o", "json")
+	stop()
+	var report inspect.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(report.Findings, func(f inspect.Finding) bool {
+		return f.Kind == inspect.StandsStill && slices.Equal(f.Objects, []string{"orders:0"}) && f.Member == "c1" && f.Waiting >= 5 && f.Since != nil
+	})
+	if i < 0 || report.Findings[i].Since.Before(began.Add(-time.Second)) || report.Findings[i].Since.After(began.Add(10*time.Second)) {
+		t.Errorf("findings %+v", report.Findings)
+	}
+	reset := []string{"offsets", "reset", "g", "--topic", "orders", "--to", "@-1h", "--yes"}
+	k.wants(1, "", reset...)
+	close(release)
+	c.leave()
+	k.wants(0, "stored", reset...)
+	k.wants(0, "a reset", "offsets", "show", "g")
+	for _, node := range zk.Nodes()[:2] {
+		node.Kill()
+	}
+	k.wants(1, "no quorum of ZooKeeper answers", "doctor", "g", "--wait", "5s")
+}
