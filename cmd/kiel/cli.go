@@ -34,6 +34,7 @@ type cli struct {
 	Describe describeCmd `cmd:"" help:"Show a group's members and partitions."`
 	Doctor   doctorCmd   `cmd:"" help:"Say what is wrong with a group, since when, what waits, and what to do."`
 	Why      whyCmd      `cmd:"" help:"Say who owns a partition, since when and why, and how far it is."`
+	Watch    watchCmd    `cmd:"" help:"Print who comes, who goes and which partitions move, until stopped."`
 
 	Offsets     offsetsCmd     `cmd:"" help:"Show a group's stored offsets, or move them while nobody consumes."`
 	Release     releaseCmd     `cmd:"" help:"Delete a znode without a session in the place of a partition's claim. Needs --yes."`
@@ -69,6 +70,11 @@ type doctorCmd struct {
 type whyCmd struct {
 	Group     string `arg:"" help:"The group."`
 	Partition string `arg:"" help:"The partition, as topic:number."`
+}
+
+type watchCmd struct {
+	Group string        `arg:"" help:"The group."`
+	Every time.Duration `default:"1s" env:"KIEL_EVERY" help:"How often to ask ZooKeeper (${default})."`
 }
 
 type offsetsCmd struct {

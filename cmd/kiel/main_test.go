@@ -155,6 +155,7 @@ func TestCommands(t *testing.T) {
 	w.kiel("describe", "demo").wants(t, exitFailed, "no group of this name")
 	leave := w.member("c1")
 	w.produce()
+	w.watches()
 	w.until("4/4", "groups").wants(t, exitOK, "demo   1")
 	w.until("committed 1 of 1", "why", "demo", "orders:2").wants(t, exitOK, "owner c1 since", "because topic-added orders")
 	w.kiel("describe", "demo").wants(t, exitOK, "demo at", "all well", "c1", "orders:3", "balanced/1")
@@ -179,6 +180,15 @@ func TestCommands(t *testing.T) {
 	w.kiel("release", "demo", "orders:2").wants(t, exitFailed, "nothing is in the place")
 	w.kiel("remove-topic", "demo", "orders").wants(t, exitOK, "would remove 4 partitions", "--yes")
 	w.kiel("remove-topic", "demo", "orders", "--yes").wants(t, exitOK, "removed orders")
+}
+
+// watches checks that watch ends without an error when it is told to stop.
+func (w *world) watches() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Second)
+	defer cancel()
+	r := command(ctx, append([]string{"watch", "demo", "--every", "10ms"}, w.flags...)...)
+	r.wants(w.t, exitOK, "watching")
 }
 
 // The JSON is alone on standard output, says its version, and shows what texts show.

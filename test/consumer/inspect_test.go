@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -395,5 +396,56 @@ func TestInspectCreatesNothing(t *testing.T) {
 		if after := r.zk.Dump(); after != before {
 			t.Errorf("before\n%s\nafter\n%s", before, after)
 		}
+	})
+}
+
+// Follow shows who comes and goes, and which partitions move, and costs two requests a second while nothing does.
+func TestFollow(t *testing.T) {
+	inRig(t, 4, func(t *testing.T, r *rig) {
+		a, b := r.two(nil)
+		in := r.inspector("")
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var changes []inspect.Change
+		done := make(chan error, 1)
+		go func() {
+			done <- in.Follow(ctx, group, 0, func(c inspect.Change) {
+				mu.Lock()
+				defer mu.Unlock()
+				changes = append(changes, c)
+			})
+		}()
+		has := func(kind inspect.ChangeKind, member, from, to string) func() bool {
+			return func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return slices.ContainsFunc(changes, func(c inspect.Change) bool {
+					return c.Kind == kind && c.Member == member && (from == "" || c.From == from) && c.To == to && !c.At.IsZero()
+				})
+			}
+		}
+		time.Sleep(time.Minute)
+		var requests atomic.Int32
+		r.zk.SetHook(func(q *zktest.Request) zktest.Action {
+			if q.Client == "operator" && q.Op != zktest.OpPing && q.Op != zktest.OpMulti {
+				requests.Add(1)
+			}
+			return zktest.Action{}
+		})
+		time.Sleep(time.Minute)
+		if n := requests.Load(); n > 130 {
+			t.Errorf("%d requests a minute", n)
+		}
+		c := r.member("c", nil).start()
+		until(t, "c has joined", has(inspect.MemberJoined, "c", "", ""))
+		until(t, "c has claimed", func() bool { return has(inspect.Claimed, "", "a", "c")() || has(inspect.Claimed, "", "b", "c")() })
+		c.leave()
+		until(t, "c is gone", has(inspect.MemberGone, "c", "", ""))
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		quit(a, b)
+		c.close()
 	})
 }

@@ -20,13 +20,14 @@ import (
 // installed is the command kiel, as it is installed, and the servers that it asks.
 type installed struct {
 	*rig
-	bin string
+	bin       string
+	zookeeper string
 }
 
 func newInstalled(t *testing.T, zk *servers.ZooKeeper) *installed {
 	t.Helper()
 	k := &installed{rig: newRig(t, servers.KafkaOptions{}, 4), bin: filepath.Join(t.TempDir(), "kiel")}
-	k.zk = strings.Join(zk.Addrs(), ",")
+	k.zk, k.zookeeper = zk.Addr(), strings.Join(zk.Addrs(), ",")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", k.bin, "github.com/kielgo/kiel/cmd/kiel").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -36,7 +37,7 @@ func newInstalled(t *testing.T, zk *servers.ZooKeeper) *installed {
 // run runs a command.
 func (k *installed) run(args ...string) (out string, code int) {
 	k.t.Helper()
-	cmd := exec.CommandContext(k.t.Context(), k.bin, append(args, "--zookeeper", k.zk, "--kafka", strings.Join(k.brokers, ","))...)
+	cmd := exec.CommandContext(k.t.Context(), k.bin, append(args, "--zookeeper", k.zookeeper, "--kafka", strings.Join(k.brokers, ","))...)
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	stdout, _ := cmd.Output()
@@ -72,7 +73,7 @@ func (k *installed) producing(partitions ...int32) (stop func()) {
 
 // On real servers kiel finds a handler that hangs, resets offsets when the members have gone, and says that the quorum is lost.
 func TestKielOnRealServers(t *testing.T) {
-	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Servers: 3})
+	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Servers: 3, TickTime: time.Second})
 	k := newInstalled(t, zk)
 	var hang atomic.Bool
 	release := make(chan struct{})
