@@ -106,6 +106,11 @@ func ageOf(at, now time.Time) float64 {
 	return now.Sub(at).Seconds()
 }
 
+// largeGroup is how many times Sources.Wait the reading of a whole group may take.
+const largeGroup = 6
+
+var errLate = errors.New("no answer in time")
+
 // id returns the partition that p describes.
 func id(p Partition) kiel.Partition { return kiel.Partition{Topic: p.Topic, ID: p.Partition.Partition} }
 
@@ -114,17 +119,17 @@ func (l *look) zooKeeper(ctx context.Context) time.Time {
 	at, r := time.Now(), l.report
 	var g *status.Group
 	err := l.in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
-		var err error
-		g, err = ownership.InspectScope(ctx, l.in.zk, l.group, ownership.Scope{Topics: l.opts.Topics, Most: l.opts.MaxClaims})
-		if err != nil {
-			return err
-		}
 		exists, stat, err := inc.Exists(ctx, groupPath(l.group))
 		if err == nil && exists {
 			r.Tree = offsets.TreeID(stat.Czxid, stat.Ctime).String()
 		}
 		return err
 	})
+	if err == nil { // it answers: a large group may take longer than one answer
+		within, cancel := context.WithTimeoutCause(ctx, largeGroup*l.in.from.Wait, errLate)
+		g, err = ownership.InspectScope(within, l.in.zk, l.group, ownership.Scope{Topics: l.opts.Topics, Most: l.opts.MaxClaims})
+		cancel()
+	}
 	switch {
 	case errors.Is(err, allocator.ErrNoGroup):
 		r.ZooKeeper.State, l.noGroup = OK, err
@@ -216,7 +221,7 @@ func (l *look) want() {
 
 // glance asks Kafka once.
 func (l *look) glance(ctx context.Context, k *kafka) (*glance, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.in.from.Wait, errors.New("no answer in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.in.from.Wait, errLate)
 	defer cancel()
 	d, err := k.describe(ctx, l.topics())
 	if err != nil {
