@@ -47,18 +47,13 @@ func (in *Inspector) Follow(ctx context.Context, group string, every time.Durati
 		return operr.New(pkg, "follow group", "", err)
 	}
 	f := &following{in: in, group: group, show: show}
-	for {
-		err := f.look(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+	for ctx.Err() == nil {
+		if err := f.look(ctx); err != nil && ctx.Err() == nil {
 			return operr.New(pkg, "follow group", strconv.Quote(group), err)
 		}
-		if pause.Sleep(ctx, cmp.Or(every, time.Second)) != nil {
-			return nil
-		}
+		_ = pause.Sleep(ctx, cmp.Or(every, time.Second)) // the loop sees the end of ctx
 	}
+	return nil
 }
 
 // following is one call of Follow.
