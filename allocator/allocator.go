@@ -82,7 +82,7 @@ func New(s *session.Session, group, name string, opts Options) (*PartitionAlloca
 	var partyErr, setErr, zonesErr error
 	a.metrics, a.shown = promreg.New(opts.Registerer, group, newMetrics)
 	a.party, partyErr = party.New(s, a.MembersPath(), party.Options{
-		Name: name, Data: data, Records: pathsOf(group).records, Info: newInfo(),
+		Name: name, Data: data, Records: pathsOf(group).records, Info: newInfo(opts.StatusAddr),
 		Singly: severalClusters(), Admit: admitTo(name, opts.Cluster), Static: staticOf(opts, group, name),
 		Rejoin: opts.Rejoin, Logger: opts.Logger, Registerer: a.shown,
 	})

@@ -16,12 +16,13 @@ import (
 type info struct {
 	Host string `json:"host,omitempty"` // the name of the host on which the member runs
 	PID  int    `json:"pid,omitempty"`
+	Addr string `json:"addr,omitempty"` // where it answers /status
 }
 
-// newInfo returns the info of a member of this process.
-func newInfo() []byte {
+// newInfo returns the info of a member of this process, which answers /status at addr.
+func newInfo(addr string) []byte {
 	host, _ := os.Hostname() // "" is unknown
-	data, err := json.Marshal(info{Host: status.Cut(host), PID: os.Getpid()})
+	data, err := json.Marshal(info{Host: status.Cut(host), PID: os.Getpid(), Addr: addr})
 	if err != nil {
 		return nil
 	}
@@ -49,6 +50,9 @@ func readInfos(ctx context.Context, inc *session.Incarnation, path string, membe
 	for k := range members {
 		i := infos[who{members[k].Name, members[k].Session}]
 		described[k].Host, described[k].PID = status.Shown(i.Host), i.PID
+		if status.CheckAddr(i.Addr) == nil {
+			described[k].StatusAddr = i.Addr
+		}
 	}
 	return nil
 }

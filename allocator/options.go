@@ -16,6 +16,7 @@ import (
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/zones"
+	"github.com/kielgo/kiel/status"
 )
 
 // Options configure a [PartitionAllocator]. The zero value works: the member adds no partitions to the set, and runs
@@ -75,6 +76,10 @@ type Options struct {
 	// that names one would handle other data under the same partitions' names: they do not join, or leave, and Run returns an
 	// [ErrOtherCluster].
 	Cluster string
+
+	// StatusAddr is where this member answers /status, for tools that look at the whole group: "http://host:port" or "https://host:port",
+	// of status.MaxAddr bytes at most. It stands beside this member's znode, and members don't read it. "" is nowhere.
+	StatusAddr string
 
 	// QuietPeriod and MaxDelay bound how changes are coalesced. The first change after QuietPeriod without any is acted on at
 	// once. Those that follow are acted on when no change has come for QuietPeriod, or when the first of them has waited for
@@ -167,6 +172,11 @@ func (o Options) validate() error {
 	}
 	if o.Cluster != "" && !IsCluster(o.Cluster) {
 		fault("Cluster: %.200q has more than %d characters, or others than visible ASCII ones", o.Cluster, MaxCluster)
+	}
+	if o.StatusAddr != "" {
+		if err := status.CheckAddr(o.StatusAddr); err != nil {
+			faults = append(faults, operr.New("", "option StatusAddr", "", err))
+		}
 	}
 	if o.QuietPeriod < 0 {
 		fault("QuietPeriod: %v is less than 0", o.QuietPeriod)

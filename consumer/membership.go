@@ -210,6 +210,7 @@ func (m *membership) buildOwner(kind sessions.Kind) (err error) {
 		PythonFunc:  set.PythonFunc,
 		Weight:      set.Weight,
 		Zone:        set.Zone,
+		StatusAddr:  set.StatusAddr,
 		Topics:      m.topics.Entries,
 		Cluster:     m.cluster,
 		Static:      set.Static,

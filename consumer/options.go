@@ -24,6 +24,7 @@ import (
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // From says where a new group starts: in partitions of a topic on which it has no committed offset. The zero value is "not set":
@@ -104,6 +105,10 @@ type Options struct {
 	// [allocfn.TopicBalanced] do. The member also writes for the group in which zones the partitions are, as Kafka says, if the
 	// brokers have racks. The package's page says more. "" is Config.RackID; if that is empty too, the member is in no zone.
 	Zone string
+
+	// StatusAddr is where this member answers /status (package health), for the command kiel: "http://host:port" or "https://host:port", of
+	// status.MaxAddr bytes at most, as others reach it. "" is nowhere.
+	StatusAddr string
 
 	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition was revoked, or its session has ended. After a
 	// revocation in an incremental session the partition is then lost. After the end of a session the member leaves, which takes
@@ -338,6 +343,11 @@ func (f *faults) checkNumbers(opts Options) {
 	} {
 		if d.value < 0 {
 			f.add("option %s: %v is less than 0", d.field, d.value)
+		}
+	}
+	if opts.StatusAddr != "" {
+		if err := status.CheckAddr(opts.StatusAddr); err != nil {
+			f.add("option StatusAddr: %w", err)
 		}
 	}
 	if opts.Weight < 0 {

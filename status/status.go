@@ -124,15 +124,17 @@ type Member struct {
 	Since   *time.Time `json:"since,omitempty"`
 	Session string     `json:"session,omitempty"`
 	// Host and PID are the name of the host on which it runs and its process there, as it says. Inspect alone reads them.
-	Host      string   `json:"host,omitempty"`
-	PID       int      `json:"pid,omitempty"`
-	Weight    int      `json:"weight,omitempty"` // 0 counts as 1
-	Zone      string   `json:"zone,omitempty"`
-	Cluster   string   `json:"cluster,omitempty"`   // the id of the Kafka cluster that it consumes; "" if its record names none
-	Functions []string `json:"functions,omitempty"` // the ids of its functions, the preferred first; none for a member without a record, such as a Python one
-	Topics    []string `json:"topics,omitempty"`    // the topics that it asks for; an empty list asks for all
-	Planned   int      `json:"planned"`             // how many partitions the mapping assigns to it; 0 from SourceZooKeeper
-	Owned     int      `json:"owned"`               // how many partitions it owns, as far as the source knows
+	Host string `json:"host,omitempty"`
+	PID  int    `json:"pid,omitempty"`
+	// StatusAddr is where it answers /status, as it says; Inspect alone reads it, and leaves out what CheckAddr refuses.
+	StatusAddr string   `json:"status_addr,omitempty"`
+	Weight     int      `json:"weight,omitempty"` // 0 counts as 1
+	Zone       string   `json:"zone,omitempty"`
+	Cluster    string   `json:"cluster,omitempty"`   // the id of the Kafka cluster that it consumes; "" if its record names none
+	Functions  []string `json:"functions,omitempty"` // the ids of its functions, the preferred first; none for a member without a record, such as a Python one
+	Topics     []string `json:"topics,omitempty"`    // the topics that it asks for; an empty list asks for all
+	Planned    int      `json:"planned"`             // how many partitions the mapping assigns to it; 0 from SourceZooKeeper
+	Owned      int      `json:"owned"`               // how many partitions it owns, as far as the source knows
 }
 
 // State is the state of a partition for the member that describes it.

@@ -26,6 +26,7 @@ import (
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // topicWait is how long consume waits before it asks again for a topic.
@@ -75,6 +76,7 @@ func (c *consumeCmd) newGroup(servers []string, config *sarama.Config, opts cons
 			return nil, nil, err
 		}
 	}
+	opts.StatusAddr = statusAddr(c.Metrics)
 	opts.Name, opts.Config, opts.From, opts.Weight = c.memberName(), config, startOf(c.From), c.Weight
 	opts.Func, opts.AlsoFuncs = functions[0], functions[1:]
 	if opts.Static = c.Static; opts.Static {
@@ -93,6 +95,24 @@ func (c *consumeCmd) newGroup(servers []string, config *sarama.Config, opts cons
 		return nil, nil, connect.Usage(err)
 	}
 	return group, zk, nil
+}
+
+// statusAddr returns where others reach the address that serves metrics and the status; "" if that can't be said in short.
+func statusAddr(metrics string) string {
+	host, port, err := net.SplitHostPort(metrics)
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		if host, err = os.Hostname(); err != nil {
+			return ""
+		}
+	}
+	addr := "http://" + net.JoinHostPort(host, port)
+	if status.CheckAddr(addr) != nil {
+		return ""
+	}
+	return addr
 }
 
 // runGroup runs the session, unless it is nil, and consumes until rc ends, the session fails for good, or nobody reads the output any more.

@@ -39,6 +39,7 @@ func (a *app) open() (in *inspect.Inspector, closeIt func(), err error) {
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
 	from := inspect.Sources{
 		Servers: servers, Session: session.Options{Chroot: root, Logger: logger}, Wait: a.Wait, Config: connect.KafkaConfig("kiel"),
+		Members: !a.NoMembers, Local: a.LocalMembers,
 	}
 	if !a.NoKafka {
 		from.Brokers = a.Kafka

@@ -48,10 +48,12 @@ type cli struct {
 type sourceFlags struct {
 	connect.ZooKeeperFlags
 	connect.KafkaFlags
-	NoKafka bool          `name:"no-kafka" env:"KIEL_NO_KAFKA" help:"Don't ask Kafka: no offsets, and what stands still is not found."`
-	Wait    time.Duration `default:"10s" env:"KIEL_WAIT" help:"How long each source has to answer (${default})."`
-	Output  string        `short:"o" default:"text" enum:"text,json" env:"KIEL_OUTPUT" help:"Print ${enum} (${default})."`
-	Verbose bool          `short:"v" env:"KIEL_VERBOSE" help:"Log what the connections do, to standard error."`
+	NoKafka      bool          `name:"no-kafka" env:"KIEL_NO_KAFKA" help:"Don't ask Kafka: no offsets, and what stands still is not found."`
+	NoMembers    bool          `name:"no-members" env:"KIEL_NO_MEMBERS" help:"Don't ask the members that say where they answer /status."`
+	LocalMembers bool          `name:"local-members" env:"KIEL_LOCAL_MEMBERS" help:"Ask those at loopback and link-local addresses, too. ZooKeeper names the addresses: who may write there chooses whom this machine asks."`
+	Wait         time.Duration `default:"10s" env:"KIEL_WAIT" help:"How long each source has to answer (${default})."`
+	Output       string        `short:"o" default:"text" enum:"text,json" env:"KIEL_OUTPUT" help:"Print ${enum} (${default})."`
+	Verbose      bool          `short:"v" env:"KIEL_VERBOSE" help:"Log what the connections do, to standard error."`
 }
 
 type groupsCmd struct{}

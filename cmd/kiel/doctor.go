@@ -69,6 +69,22 @@ func sources(r *inspect.Report) string {
 		zk = fmt.Sprintf("%d/%d", up, len(r.Servers))
 	}
 	words := []string{"ZooKeeper " + zk + ", Kafka " + string(r.Kafka.State)}
+	asked, answered := 0, 0
+	for _, a := range r.Answers {
+		switch a.State {
+		case inspect.OK:
+			answered++
+			asked++
+		case inspect.Failed:
+			asked++
+			words = append(words, a.Member+" did not answer: "+a.Error)
+		case inspect.NotAsked:
+		}
+	}
+	if asked > 0 {
+		words[0] += fmt.Sprintf(", %d of %d members answered", answered, asked)
+		words = words[:min(len(words), 4)] // a few are enough
+	}
 	for _, missed := range slices.Concat(r.ZooKeeper.Missed, r.Kafka.Missed) {
 		words = append(words, "not seen: "+missed)
 	}

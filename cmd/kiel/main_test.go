@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -19,6 +23,7 @@ import (
 	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/consumer/inspect"
+	"github.com/kielgo/kiel/health"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -189,6 +194,50 @@ func (w *world) watches() {
 	defer cancel()
 	r := command(ctx, append([]string{"watch", "demo", "--every", "10ms"}, w.flags...)...)
 	r.wants(w.t, exitOK, "watching")
+}
+
+// Members are asked at the addresses that they give, and say what their handlers do; loopback addresses need a flag.
+func TestMembersAnswer(t *testing.T) {
+	w := newWorld(t)
+	var source atomic.Pointer[consumer.Group]
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { health.Handler(source.Load()).ServeHTTP(rw, r) }))
+	defer server.Close()
+	config := connect.KafkaConfig("test")
+	g, err := consumer.NewGroup([]string{w.hosts}, w.kafka.ListenAddrs(), "demo", consumer.Options{
+		Name: "c1", Config: config, From: consumer.Earliest, ReopenPartition: true, StatusAddr: server.URL, Session: session.Options{Timeout: 6 * time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.Store(g)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- g.Run(ctx, []string{"orders"}, func(_ context.Context, p *consumer.Partition) error {
+			for range p.Messages() {
+				return errors.New("poison")
+			}
+			return nil
+		})
+	}()
+	w.produce()
+	r := w.until("handler-failing", "doctor", "demo", "--window", "100ms", "--local-members", "-o", "json")
+	var report inspect.Report
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || len(report.Answers) != 1 || report.Answers[0].State != inspect.OK {
+		t.Errorf("%v: %s", err, r.out)
+	}
+	for _, f := range report.Findings {
+		if f.Kind == inspect.HandlerFailing && (f.Member != "c1" || f.Since == nil || f.Do == "" || !strings.HasPrefix(f.Objects[0], "orders:") || !strings.Contains(f.Text, "poison")) {
+			t.Errorf("%+v", f)
+		}
+	}
+	w.kiel("doctor", "demo", "--window", "100ms", "--local-members").wants(t, exitFailed, "1 of 1 members answered", "poison", "#kielhandlerfailing")
+	w.kiel("doctor", "demo", "--window", "100ms").wants(t, exitOK, "0 of 1 members answered", "c1 did not answer")
+	cancel()
+	<-done
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // The JSON is alone on standard output, says its version, and shows what texts show.

@@ -75,6 +75,9 @@ func (p printer) why(w *whyAnswer, r *inspect.Report) {
 			second += "; " + o.Error
 		}
 		p.line("%s", second)
+		if own := one.Offsets; own != nil {
+			p.line("handler at %s, marked %s, takes no message since %.1f s", number(own.Position), number(own.Marked), own.Stalled)
+		}
 	} else {
 		p.line("offsets are not known: Kafka %s", r.Kafka.State)
 	}

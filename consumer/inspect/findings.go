@@ -27,6 +27,7 @@ func (l *look) find() {
 		l.findMembers()
 		l.findDisagreements()
 		l.findPartitions()
+		l.findSaid()
 	}
 	l.findTopics()
 	slices.SortStableFunc(l.report.Findings, func(a, b Finding) int {

@@ -35,6 +35,8 @@ type Sources struct {
 	Session session.Options // of the sessions; the Chroot is that of the members
 	Brokers []string        // Kafka's bootstrap servers; none: Kafka is not asked
 	Config  *sarama.Config  // how to speak to Kafka; nil is sarama's default
+	Members bool            // ask the members that say where they answer /status
+	Local   bool            // also those at loopback and link-local addresses
 	Wait    time.Duration   // how long each source has to answer. Default: 10 s
 }
 

@@ -45,8 +45,9 @@ type look struct {
 	before    *glance // the first of two looks at Kafka
 	freeFirst map[kiel.Partition]bool
 	siblings  []string
-	acls      []string  // znodes whose ACL is not that of the group's znode
-	zkFailed  time.Time // when ZooKeeper was asked that did not answer
+	said      []*status.Group // by member; nil for those that did not answer
+	acls      []string        // znodes whose ACL is not that of the group's znode
+	zkFailed  time.Time       // when ZooKeeper was asked that did not answer
 	noGroup   error
 	refused   error // why Kafka does not show the group's offsets
 }
@@ -87,6 +88,9 @@ func (in *Inspector) Look(ctx context.Context, group string, opts Options) (*Rep
 		}
 	}
 	kafkaAt := l.kafka(ctx, &zkAt)
+	if l.in.from.Members && l.report.ZooKeeper.State == OK {
+		l.askMembers(ctx)
+	}
 	if opts.Thorough {
 		l.thorough(ctx)
 	}

@@ -24,6 +24,8 @@ type Report struct {
 	Tree      string   `json:"tree,omitempty"`    // the id of the group's znode, as commits have it
 	Cluster   string   `json:"cluster,omitempty"` // Kafka's id of its cluster
 
+	Answers []Answer `json:"answers,omitempty"` // of the members, if they were asked
+
 	Claims bool `json:"claims"` // whether the claims were read of all partitions in question; if not, owners are not known
 
 	Members       []status.Member       `json:"members"`    // sorted by name
@@ -117,10 +119,12 @@ const (
 	NoOwner              Kind = "no-owner"       // Objects are partitions
 	StandsStill          Kind = "stands-still"   // Objects are partitions of Member
 	FallsBehind          Kind = "falls-behind"   // Objects are partitions of Member
-	NotCommitted         Kind = "not-committed"  // Objects are partitions of which no offset was ever committed
 	OtherTree            Kind = "two-trees"      // Objects are partitions whose offsets were committed in another ZooKeeper tree
 	NewerOwner           Kind = "newer-owner"    // Objects are partitions whose offsets a later owner has committed
 	SiblingChroot        Kind = "sibling-chroot" // Objects are chroots with a group of this name
 	ACLsDiffer           Kind = "acls-differ"    // Objects are znodes
-	MemberWent           Kind = "member-gone"    // Objects are members
+	HandlerStuck         Kind = "handler-stuck"  // Objects are partitions of Member, which says so itself; likewise the next two
+	HandlerFailing       Kind = "handler-failing"
+	MemberTrouble        Kind = "member-trouble"
+	MemberWent           Kind = "member-gone" // Objects are members
 )
