@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -84,5 +85,21 @@ func TestConsumeServes(t *testing.T) {
 	}
 	if code, _ := get(t, base+"/"); code != http.StatusNotFound {
 		t.Errorf("/: %d", code)
+	}
+}
+
+// The address that others ask is the one that the member serves, on a host that they can reach.
+func TestStatusAddr(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for metrics, want := range map[string]string{
+		"10.0.0.7:9400": "http://10.0.0.7:9400", ":9400": "http://" + host + ":9400", "0.0.0.0:9400": "http://" + host + ":9400",
+		"[::]:9400": "http://" + host + ":9400", "": "", "9400": "", "host:0": "", strings.Repeat("h", 64) + ":9400": "",
+	} {
+		if got := statusAddr(metrics); got != want {
+			t.Errorf("%q: got %q, want %q", metrics, got, want)
+		}
 	}
 }
