@@ -40,10 +40,6 @@ type seed struct {
 
 func newSeed(items []string) *seed { return &seed{turn: make(chan struct{}, 1), items: items} }
 
-// errSeeded ends an addition of the seed that is not needed any more: of members that start together one adds the seed, while the others
-// wait for the set's lock.
-var errSeeded = errors.New("the set has the seed")
-
 // errTurn is the kind of an error of a change that another one kept waiting until its context ended.
 var errTurn = errors.New("waiting for another change of the set by this member")
 
@@ -156,7 +152,7 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	l.running.Go("seeding", func() {
 		defer stop(nil)
 		added, err := l.addSeed(adding, wanted, there)
-		if err != nil && context.Cause(adding) == errSeeded { //nolint:errorlint // the same value
+		if err != nil && errors.Is(context.Cause(adding), sharedset.ErrNotNeeded) {
 			err = nil
 		}
 		if again && added > 0 {
@@ -248,7 +244,7 @@ func (l *loop) compareSeed(v *sharedset.View) {
 	if len(missing(l.seed.all(), v.Items)) == 0 {
 		l.seedIn, l.seeded = v, true
 		if l.stopAdding != nil {
-			l.stopAdding(errSeeded)
+			l.stopAdding(sharedset.ErrNotNeeded) // of members that start together the others wait for the set's lock to add the same
 		}
 		l.report(kindSeed, nil)
 		l.seedFailures = 0

@@ -2,8 +2,11 @@ package allocator_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/session"
@@ -38,7 +41,8 @@ func TestSeedThatCameMeanwhileIsNotWaitedFor(t *testing.T) {
 			}
 			return slices.DeleteFunc(names, func(name string) bool { return session.Join(queue, name) == holder })
 		}
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": {0, 1}}})
+		reg := prometheus.NewRegistry()
+		a := w.start("a", allocator.Options{Registerer: reg, Seed: map[string][]int32{"t": {0, 1}}})
 		sleep(settle)
 		if len(waiting()) != 1 {
 			t.Fatalf("%v wait for the lock, want a", waiting())
@@ -50,6 +54,17 @@ func TestSeedThatCameMeanwhileIsNotWaitedFor(t *testing.T) {
 		sleep(time.Second)
 		if len(waiting()) != 0 {
 			t.Errorf("%v wait for the lock, though the set has the seed", waiting())
+		}
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "kiel_sharedset_updates_total" && strings.Contains(m.String(), `"error"`) && m.GetCounter().GetValue() > 0 {
+					t.Errorf("an addition that was not needed counts as an error: %v", m)
+				}
+			}
 		}
 		if err := a.failed(); err != nil || a.own() != 2 {
 			t.Errorf("owns %d, %v", a.own(), err)

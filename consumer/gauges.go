@@ -39,7 +39,7 @@ func newGauges(constant prometheus.Labels) *gauges {
 			"Age of the next message that the handler gets, in seconds, of each open partition; 0 when none waits.", "topic", "partition"),
 		uncommitted: desc("kiel_consumer_uncommitted_messages",
 			"Offsets between the committed one and the next message that the handler gets, of each open partition: what was handed out and comes again to "+
-				"the next owner. It grows without end where a program marks nothing.", "topic", "partition"),
+				"the next owner. It grows without end where a program marks nothing; 0 if it keeps offsets itself, by Fence or from Setup.", "topic", "partition"),
 		paused: desc("kiel_consumer_paused_partitions",
 			"Open partitions that the program has paused.", "topic"),
 		stalled: desc("kiel_consumer_handler_stalled_seconds",
@@ -93,7 +93,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		lag, behind := p.lag()
 		gauge(g.lag, float64(lag), at.topic, at.partition)
 		gauge(g.behind, behind.Seconds(), at.topic, at.partition)
-		gauge(g.uncommitted, float64(max(p.handlerPosition()-p.tracker.Progress().Committed, 0)), at.topic, at.partition)
+		gauge(g.uncommitted, float64(p.uncommitted()), at.topic, at.partition)
 		if p.pauses.has(p.id) {
 			paused[at.topic]++
 		}

@@ -111,7 +111,10 @@ func (k *kafka) describe(names []string) (map[string]topics.Info, error) {
 	known := k.client.RefreshMetadata(names...)
 	if errors.Is(known, sarama.ErrOutOfBrokers) {
 		// The request below would return the error of one broker alone.
-		return nil, explainLogin(known, k.brokers.list(), k.client.Config())
+		if k.cluster.String() == "" { // no broker has answered yet
+			known = explainLogin(known, k.brokers.list(), k.client.Config())
+		}
+		return nil, known
 	}
 	broker := k.client.LeastLoadedBroker()
 	if broker == nil {

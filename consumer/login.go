@@ -18,7 +18,11 @@ func explainLogin(err error, addresses []string, config *sarama.Config) error {
 	sasl := &config.Net.SASL
 	if !sasl.Enable {
 		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("%w: %.100q closed the connection at the first question: does it expect SASL? Config.Net.SASL.Enable is not set", err, addresses[0])
+			ask := "does it expect SASL? Config.Net.SASL.Enable is not set"
+			if !config.Net.TLS.Enable {
+				ask = "does it expect SASL, or TLS? Config.Net has neither"
+			}
+			return fmt.Errorf("%w: a broker of %.200q closed the connection at the first question: %s", err, addresses, ask)
 		}
 		return err
 	}

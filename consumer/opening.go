@@ -182,7 +182,7 @@ func (o *opening) worthReporting(ctx context.Context, err error) bool {
 // handlerEnded acts on the return of a handler. err is the handler's error. ended is the cause with which the handler's context
 // ended; errHandlerReturned says that the handler returned by itself. handlerEnded reports err, or ends the session with err, and
 // returns ended. When the partition alone is to be opened again, it reports err as an ErrHandler, and returns that instead. again says
-// that the handler has returned by itself before, and has got no further since.
+// that the handler has returned by itself before, at once, and has got no further since.
 func (o *opening) handlerEnded(ended, err error, again bool) error {
 	s, byItself := o.session, errors.Is(ended, errHandlerReturned)
 	switch {
@@ -325,7 +325,8 @@ func (o *opening) consume(ctx context.Context, s stream, start int64) error {
 	o.logOpened(start)
 	err := o.callHandler(ctx, p)
 	p.handlerReturned(ctx)
-	ended := o.handlerEnded(context.Cause(work), err, o.member.stumbled.again(p))
+	again := o.member.stumbled.again(p) && time.Since(p.openedAt) < hastyLimit
+	ended := o.handlerEnded(context.Cause(work), err, again)
 	if errors.Is(ended, errHandlerReturned) || errors.Is(ended, ErrHandler) {
 		o.member.stumbled.at(p)
 	}
@@ -375,6 +376,7 @@ func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc,
 		ctx: ctx, end: end, id: o.tp, claim: o.claim, stream: s, start: start, text: text, tracker: o.tracker,
 		committer: o.member.committer, pauses: o.member.pauses, log: o.member.group.log, late: o.member.lateMark,
 		metrics: o.member.metrics.of(o.tp.Topic), openedAt: time.Now(), openTook: time.Since(o.since),
+		keepsItself: o.member.group.settings.Fence != nil || o.origin == reporting.FromSetup,
 	}
 	if o.member.observer != nil || len(o.member.interceptors) > 0 {
 		p.announce = func(m *sarama.ConsumerMessage) bool { return o.announce(p, m) }

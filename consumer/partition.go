@@ -67,6 +67,7 @@ type Partition struct {
 	handed       counts          // handed out and not yet added to the metrics
 	readingEnded bool            // the stream has ended, and p's context had not
 	rereads      bool            // Seek has gone back, and p is not where it was
+	keepsItself  bool            // the program stores offsets itself, as Fence or an offset that Setup has set shows
 	heldBack     bool            // the log has said that the full window holds messages back
 }
 

@@ -26,10 +26,9 @@ func (p *Partition) standing(now time.Time) status.Offsets {
 	progress := p.tracker.Progress()
 	lag, behind := p.lag()
 	_, since, held := p.tracker.HeldBack()
-	position := p.handlerPosition()
 	out := status.Offsets{
-		Position: position, Committed: progress.Committed, Marked: progress.Marked, End: p.stream.End(),
-		Uncommitted: max(position-progress.Committed, 0),
+		Position: p.handlerPosition(), Committed: progress.Committed, Marked: progress.Marked, End: p.stream.End(),
+		Uncommitted: p.uncommitted(),
 		Lag:         lag, LagSeconds: behind.Seconds(), Stalled: p.stalled(now).Seconds(),
 		Paused: p.pauses.has(p.id), HeldBack: held && now.Sub(since) >= heldBackLimit,
 	}
@@ -37,6 +36,15 @@ func (p *Partition) standing(now time.Time) status.Offsets {
 		out.OldestUncommitted = max(now.Sub(progress.Oldest), 0).Seconds()
 	}
 	return out
+}
+
+// uncommitted returns how many offsets are between the committed one and the next message that the handler gets; 0 if the program keeps
+// offsets itself.
+func (p *Partition) uncommitted() int64 {
+	if p.keepsItself {
+		return 0
+	}
+	return max(p.handlerPosition()-p.tracker.Progress().Committed, 0)
 }
 
 // firstMessage returns when the first message was handed out; zero when none was.
@@ -129,7 +137,7 @@ func (p *Partition) isIdle(progress offsets.Progress) bool {
 		return !p.hasUnmarked(progress)
 	}
 	lag, _ := p.lag()
-	return p.firstAt.Load() == nil && lag == 0
+	return lag == 0 && (p.firstAt.Load() == nil || progress.Used && progress.Marked >= p.position())
 }
 
 // hasUnmarked returns whether the handler uses marks, and has not marked the last message that it received. It returns false for

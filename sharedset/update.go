@@ -111,6 +111,9 @@ func (s *Set) update(ctx context.Context, e edit) (int, error) {
 	n, err := s.change(ctx, e)
 	result := resultOK
 	switch {
+	case err != nil && errors.Is(context.Cause(ctx), ErrNotNeeded):
+		result = resultNoop
+		err = operr.New("sharedset", e.op.String(), s.path, err)
 	case err != nil:
 		result = resultError
 		err = operr.New("sharedset", e.op.String(), s.path, err)

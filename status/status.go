@@ -181,7 +181,7 @@ type Offsets struct {
 	Position          int64   `json:"position"`                   // the offset of the next message that the handler gets
 	Committed         int64   `json:"committed"`                  // the offset that this member has stored in Kafka, or found there
 	Marked            int64   `json:"marked"`                     // the offset to be committed next
-	Uncommitted       int64   `json:"uncommitted"`                // Position - Committed: what was handed out, and comes again to the next owner; 0 if it is less
+	Uncommitted       int64   `json:"uncommitted"`                // Position - Committed: what was handed out, and comes again to the next owner; 0 if the program keeps offsets itself
 	End               int64   `json:"end"`                        // the end of what may be read
 	Lag               int64   `json:"lag"`                        // End - Position
 	LagSeconds        float64 `json:"lag_seconds"`                // age of the next message that the handler gets; 0 if none waits

@@ -130,7 +130,7 @@ func TestLoginMistakes(t *testing.T) {
 		says      string
 	}{
 		"no login wanted":            {plain, sarama.SASLTypePlaintext, "does not expect SASL"},
-		"no login given":             {login, "", "does it expect SASL?"},
+		"no login given":             {login, "", "does it expect SASL, or TLS?"},
 		"no login given over TLS":    {secure, "", "does it expect SASL?"},
 		"another mechanism":          {login, sarama.SASLTypeOAuth, `does not offer the SASL mechanism "OAUTHBEARER"`},
 		"another mechanism over TLS": {secure, sarama.SASLTypeOAuth, `does not offer the SASL mechanism "OAUTHBEARER"`},
