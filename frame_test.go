@@ -17,6 +17,8 @@ func TestDirectRequirements(t *testing.T) {
 		"github.com/IBM/sarama",
 		"github.com/cockroachdb/datadriven", // tests, for stories
 		"github.com/go-zookeeper/zk",
+		"github.com/klauspost/compress", // sarama requires it, too, and so it does the next one
+		"github.com/pierrec/lz4/v4",
 		"github.com/prometheus/client_golang",
 		"github.com/rcrowley/go-metrics", // tests, to switch sarama's off
 		"go.uber.org/goleak",             // tests

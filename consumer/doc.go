@@ -199,9 +199,11 @@
 //     reset: stop the group first (docs/semantics.md). An offset that a mirror copies while the partition is open is written
 //     over: the messages before it were handled in another cluster.
 //   - A slow handler holds up no other partition. Fetched messages wait in a buffer, and the partition is left out of requests
-//     until the buffer has room. All buffers of a member together hold at most Options.BufferBytes, and each at most four times
-//     Config.Consumer.Fetch.Default; only a record batch that is larger than a partition's share exceeds that. Waiting messages
-//     may keep half as much memory again in use, for the brokers' answers that contain them.
+//     until the buffer has room. Record batches wait there as they came, compressed or not. All buffers of a member together hold at
+//     most Options.BufferBytes, and each at most four times Config.Consumer.Fetch.Default; only a record batch that is larger than a
+//     partition's share exceeds that. On top come, for each partition, the record batch whose messages are being handed out, which is
+//     not larger than Options.MaxBatchBytes when it is decompressed, and for each connection the answer that is being read: half of
+//     BufferBytes at most for all together, if no answer is larger than what was asked for.
 //   - Opening a partition does not wait for a long poll. A broker that is silent for 5 s while an answer is due is asked on
 //     another connection; the connection to one that sends slowly is kept. A broker that is slow to answer, as with tiered storage,
 //     gets more time when 5 s were too little, up to Config.Net.ReadTimeout; partitions that move away from it meanwhile are read
@@ -211,8 +213,8 @@
 //     election has truncated the log below that message, an [ErrOffsetReset] is reported, and the partition continues at the
 //     first offset that was written anew. The leader epoch is committed with the position (Config.Version 2.1 or newer), so the
 //     next owner compares too, as does a member that was restarted.
-//   - A record batch that can't be decoded, or is larger than sarama.MaxResponseSize, ends its partition ([ErrUnreadable]) when the
-//     messages before it were handed out. Nothing is passed over: docs/operating.md says how to go on behind the batch.
+//   - A record batch that can't be decoded, or is larger than sarama.MaxResponseSize, or than Options.MaxBatchBytes when it is
+//     decompressed, ends its partition ([ErrUnreadable]) when the messages before it were handed out. Nothing is passed over: docs/operating.md says how to go on behind the batch.
 //   - A partition that makes no progress for 30 s although it has messages to read is fetched anew, once a minute at most;
 //     kiel_consumer_fetch_resets_total counts that. An answer that takes long is no lack of progress.
 //

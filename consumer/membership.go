@@ -185,11 +185,12 @@ func (m *membership) build(ctx context.Context, kind sessions.Kind) error {
 // fetchOptions returns the options of the fetcher, without those that newKafka sets.
 func (g *Group) fetchOptions() fetch.Options {
 	return fetch.Options{
-		MaxBytes:  g.settings.BufferBytes,
-		Errors:    g.log,
-		OnReset:   func(topic string, _ int32) { g.metrics.stuck.WithLabelValues(labelOf(topic)).Inc() },
-		OnFailure: g.metrics.failedToFetch,
-		Reachable: g.isReachable,
+		MaxBytes:      g.settings.BufferBytes,
+		MaxBatchBytes: g.settings.MaxBatchBytes,
+		Errors:        g.log,
+		OnReset:       func(topic string, _ int32) { g.metrics.stuck.WithLabelValues(labelOf(topic)).Inc() },
+		OnFailure:     g.metrics.failedToFetch,
+		Reachable:     g.isReachable,
 	}
 }
 

@@ -146,9 +146,15 @@ type Options struct {
 	// [Partition.Done] was called for it. 0 is 10,000. A batch counts as its messages.
 	Window int
 
-	// BufferBytes bounds the buffers of all partitions of this member together, in bytes. Answers to requests in flight count in
-	// advance; the package's page says what comes on top. Each open partition has an equal share. 0 is 64 MiB.
+	// BufferBytes bounds the buffers of all partitions of this member together, in bytes. Record batches count as they came, compressed
+	// or not, and answers to requests in flight count in advance; the package's page says what comes on top. Each open partition has an
+	// equal share. 0 is 64 MiB.
 	BufferBytes int
+
+	// MaxBatchBytes bounds a record batch when it is decompressed, in bytes. One that is larger closes its partition alone, with an
+	// [ErrUnreadable] that names its offset, its size and this option. sarama.MaxDecompressedBatchSize counts as well, if it is set when
+	// the member joins. 0 is 64 MiB. The limit does not hold for messages of formats before record batches.
+	MaxBatchBytes int
 
 	// ReopenPartition says what happens when a handler, a ConsumeClaim or a function given to Run, returns while its messages are
 	// open. false ends the call, as in a group of sarama: all partitions are closed, their marks are committed, and the next call
@@ -331,6 +337,9 @@ func (f *faults) checkNumbers(opts Options) {
 	}
 	if opts.BufferBytes < 0 {
 		f.add("option BufferBytes: %d is less than 0", opts.BufferBytes)
+	}
+	if opts.MaxBatchBytes < 0 {
+		f.add("option MaxBatchBytes: %d is less than 0", opts.MaxBatchBytes)
 	}
 	for _, d := range []struct {
 		field string

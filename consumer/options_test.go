@@ -42,6 +42,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"commit":         {[]string{"a:1"}, "g", Options{CommitInterval: -1}, "CommitInterval"},
 		"window":         {[]string{"a:1"}, "g", Options{Window: -1}, "Window"},
 		"buffer":         {[]string{"a:1"}, "g", Options{BufferBytes: -1}, "BufferBytes"},
+		"batch":          {[]string{"a:1"}, "g", Options{MaxBatchBytes: -1}, "MaxBatchBytes"},
 		"weight":         {[]string{"a:1"}, "g", Options{Weight: 1_000_001}, "option Weight: 1000001 is more than 1000000"},
 		"func":           {[]string{"a:1"}, "g", Options{Func: allocfn.Func{Name: "x"}}, "Func"},
 		"sarama refuses": {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Consumer.Fetch.Min = 0 }), "Consumer.Fetch.Min"},
@@ -160,12 +161,12 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestBufferBytesReachTheFetcher(t *testing.T) {
-	set, err := newSettings([]string{"a:1"}, "g", Options{BufferBytes: 5 << 20})
+	set, err := newSettings([]string{"a:1"}, "g", Options{BufferBytes: 5 << 20, MaxBatchBytes: 3 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := (&Group{settings: set}).fetchOptions().MaxBytes; got != 5<<20 {
-		t.Errorf("the fetcher may hold %d bytes", got)
+	if got := (&Group{settings: set}).fetchOptions(); got.MaxBytes != 5<<20 || got.MaxBatchBytes != 3<<20 {
+		t.Errorf("the fetcher may hold %d bytes, a batch may have %d", got.MaxBytes, got.MaxBatchBytes)
 	}
 }
 

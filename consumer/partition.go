@@ -127,7 +127,7 @@ func (p *Partition) Context() context.Context { return p.claim.Context() }
 
 // Messages returns the messages one after the other, in the order of their offsets. It waits for more messages; the loop ends
 // when the handler's context does. Right before each message the claim is checked, by the clock: no message is handed out if the
-// claim is not trusted at that moment. A second loop begins after the last message of the first. The messages of a batch share
+// claim is not trusted at that moment. A second loop begins after the last message of the first. The messages of a record batch share
 // memory: a handler that keeps one of them keeps all in memory. A handler may append to a message's key, value and headers.
 func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 	return func(yield func(*sarama.ConsumerMessage) bool) {
@@ -141,9 +141,9 @@ func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 	}
 }
 
-// Batches is Messages by batch. A batch has the messages of one answer of a broker, or those of them that are left. The claim is
-// checked once for each batch, right before the batch is handed out. No batch is empty. The handler must not write to the
-// slice's elements, and may append to the slice.
+// Batches is Messages by batch. A batch has the messages of a few record batches, or of a part of a large one: some hundred KB at
+// most, or a single message. The claim is checked once for each batch, right before the batch is handed out. No batch is empty. The
+// handler must not write to the slice's elements, and may append to the slice.
 func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 	return func(yield func([]sarama.ConsumerMessage) bool) {
 		defer p.count()

@@ -2,7 +2,7 @@ package consumer_test
 
 import (
 	"context"
-	"strings"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,9 +19,11 @@ import (
 func (r *rig) fill(n int, partitions ...int32) {
 	r.t.Helper()
 	var records []*kgo.Record
-	value := []byte(strings.Repeat("x", 1000))
+	random := rand.NewChaCha8([32]byte{}) // buffers count bytes as they come, and these can't be compressed
 	for _, p := range partitions {
 		for range n {
+			value := make([]byte, 1000)
+			_, _ = random.Read(value)
 			records = append(records, &kgo.Record{Topic: topic, Partition: p, Value: value})
 		}
 	}

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,217 +14,233 @@ import (
 // result is one partition's part of an answer.
 type result struct {
 	err      error
-	batch    Batch  // the messages; Next is the position asked for if no offset was passed
-	end      int64  // the high watermark
-	stable   int64  // the last stable offset
-	follower int32  // the follower that the leader names for fetching (KIP-392); -1 for none
-	check    *check // the next step of the comparison; nil when it is done
-	shares   bool   // messages of the batch point into the answer
-	accepted bool   // Kafka has the position, though the comparison is not done
-	past     int64  // the offset up to which an answer without records shows that the log has none; 0 if it does not
-	passed   bool   // the comparison is left out, because Kafka does not have the batch to compare; other fields are not set
-	diverges int64  // the first offset at which the log differs from the messages read; -1 if it does not, as far as known
-	first    int64  // the first offset of the answer, for an entry that probes
+	got      []stretch // what waits to be handed out
+	next     int64     // the position after got; the position asked for if no offset was passed
+	unknown  bool      // the leader epoch before got is not known, contrary to what the request said
+	end      int64     // the high watermark
+	stable   int64     // the last stable offset
+	follower int32     // the follower that the leader names for fetching (KIP-392); -1 for none
+	check    *check    // the next step of the comparison; nil when it is done
+	legacy   bool      // the messages have a format before record batches: sarama decodes them
+	accepted bool      // Kafka has the position, though the comparison is not done
+	past     int64     // the offset up to which the answer shows that the log has no records; 0 if it does not
+	passed   bool      // the comparison is left out, because Kafka does not have the batch to compare; other fields are not set
+	diverges int64     // the first offset at which the log differs from the messages read; -1 if it does not, as far as known
+	first    int64     // the first offset of the answer, for an entry that probes
+}
+
+// stretch is a part of the log that waits to be handed out: a record batch as it came, and offsets without messages behind it.
+type stretch struct {
+	recordBatch                          // its records have memory of their own, which no other batch shares; nil for no messages
+	messages    []sarama.ConsumerMessage // messages of a format before record batches, which have no recordBatch
+
+	next            int64 // the position after it
+	leaderEpoch     int32 // the leader epoch of the last record batch before next
+	leaderEpochFrom int64 // the offset of the first record batch from which on all have leaderEpoch
+	unknown         bool  // the leader epoch before it is not known
+	bytes           int   // of memory
+}
+
+// stretchOverhead is how many bytes a record batch that waits takes beside its records.
+const stretchOverhead = 192
+
+func (s *stretch) isEmpty() bool { return s.records == nil && s.messages == nil }
+
+// extend adds offsets up to next, which have no messages. The record batches from offset from on have leaderEpoch.
+func (s *stretch) extend(next, from int64, leaderEpoch int32) {
+	s.next = max(s.next, next)
+	if leaderEpoch != s.leaderEpoch {
+		s.leaderEpoch, s.leaderEpochFrom = leaderEpoch, from
+	}
 }
 
 // parse reads the partition's part of an answer. It holds no lock.
-func (e *entry) parse(resp *sarama.FetchResponse, s *settings) result {
-	r := result{batch: Batch{Next: e.position, LeaderEpoch: e.epoch, LeaderEpochFrom: e.position}, follower: -1, check: e.check, diverges: -1}
-	if resp.ErrorCode != 0 {
-		r.err = sarama.KError(resp.ErrorCode)
+func (e *entry) parse(a *answer, s *settings) result {
+	r := result{next: e.position, follower: -1, check: e.check, diverges: -1}
+	if a.code != sarama.ErrNoError {
+		r.err = a.code
 		return r
 	}
-	block := resp.GetBlock(e.p.topic, e.p.id)
+	p := a.parts[key{e.p.topic, e.p.id}]
+	if a.decoded != nil {
+		p = partOf(a.decoded.GetBlock(e.p.topic, e.p.id))
+	}
 	switch {
-	case block == nil && resp.ThrottleTime > 0:
-		r.err = fmt.Errorf("%w: throttled for %v", errQuota, resp.ThrottleTime)
+	case p == nil && a.throttle > 0:
+		r.err = fmt.Errorf("%w: throttled for %v", errQuota, a.throttle)
 		return r
-	case block == nil:
+	case p == nil:
 		r.err = errIncomplete
 		return r
-	case e.probes:
-		if r.err = block.Err; r.err == sarama.ErrNoError || r.err == sarama.ErrOffsetOutOfRange { //nolint:errorlint // bare codes
-			r.err, r.first = nil, firstOffset(block, e.ask)
-		}
-		return r
 	}
-	r.end, r.stable, r.follower = block.HighWaterMarkOffset, block.LastStableOffset, block.PreferredReadReplica
-	past, err := s.passed(block)
+	r.end, r.stable, r.follower = p.end, p.stable, p.follower
+	spoilt := p.split()
+	p.legacy = p.legacy || errors.Is(spoilt, errLegacy)
+	r.past = p.passed()
 	switch {
-	case block.Err != sarama.ErrNoError:
-		r.err = block.Err
-	case err != nil:
-		r.err = &decodingError{fmt.Errorf("%s at offset %d: no records, and no offset after them: %w", e.p, e.ask, err)}
+	case p.code != sarama.ErrNoError:
+		r.err = p.code
+	case spoilt != nil && len(p.batches) == 0 && !p.legacy: // else what is before it is handed out first
+		r.err = &decodingError{spoilt}
 		return r
 	}
-	r.past = past
-	if e.check != nil && r.compare(e, block) {
+	if e.check != nil && r.compare(e, p) {
 		return r
 	}
 	if r.err == nil {
-		r.read(e, block, s.Config.Consumer.IsolationLevel)
+		r.err = r.read(e, p, s)
+	}
+	if e.probes && (r.err == nil || r.err == sarama.ErrOffsetOutOfRange) { //nolint:errorlint // a bare code
+		r.err, r.first = nil, p.firstOffset(e.ask)
 	}
 	return r
 }
 
-// read fills the batch with the messages that the isolation level does not hide.
-func (r *result) read(e *entry, block *sarama.FetchResponseBlock, isolation sarama.IsolationLevel) {
-	count := 0
-	for _, records := range block.RecordsSet {
-		switch {
-		case records.RecordBatch != nil:
-			count += len(records.RecordBatch.Records)
-		case records.MsgSet != nil:
-			for _, outer := range records.MsgSet.Messages {
-				count += len(outer.Messages())
+// read finds the record batches that the isolation level does not hide, and copies them. In a hunt it looks whether the first can
+// be read.
+func (r *result) read(e *entry, p *part, s *settings) error {
+	if p.decoded != nil {
+		r.readLegacy(e, p.decoded)
+		return nil
+	}
+	r.legacy = p.legacy && len(p.batches) == 0
+	hidden := hiding(p, s)
+	for i := range p.batches {
+		b := &p.batches[i]
+		if b.partial {
+			break
+		}
+		hides, err := hidden.hides(b)
+		if err != nil && len(r.got) == 0 {
+			return &decodingError{err}
+		} else if err != nil {
+			break
+		}
+		r.add(b, hides || b.count == 0)
+	}
+	if len(r.got) == 0 && r.past > r.next {
+		r.got = append(r.got, stretch{next: r.past, leaderEpoch: e.epoch, leaderEpochFrom: e.position})
+		r.next = r.past
+	}
+	if len(r.got) > 0 {
+		r.got[0].unknown = r.unknown
+		if first := &r.got[0]; e.hunts && first.records != nil {
+			if err := s.unpacker.verify(&first.recordBatch); err != nil {
+				return &decodingError{err}
 			}
 		}
 	}
-	if count == 0 {
-		r.batch.Next = max(r.batch.Next, r.past)
+	return nil
+}
+
+// add adds a record batch, or only its offsets.
+func (r *result) add(b *recordBatch, hidden bool) {
+	last := len(r.got) - 1
+	switch {
+	case b.last < r.next:
 		return
+	case hidden && last >= 0:
+		r.got[last].extend(b.last+1, b.first, b.epoch)
+	case hidden:
+		r.got = append(r.got, stretch{next: b.last + 1, leaderEpoch: b.epoch, leaderEpochFrom: b.first, bytes: stretchOverhead})
+	default:
+		own := stretch{recordBatch: *b, next: b.last + 1, leaderEpoch: b.epoch, leaderEpochFrom: b.first, bytes: len(b.records) + stretchOverhead}
+		own.records = append([]byte(nil), b.records...)
+		r.got = append(r.got, own)
 	}
-	r.batch.Messages = make([]sarama.ConsumerMessage, 0, count)
-	hidden := hiding(block, isolation)
-	for _, records := range block.RecordsSet {
-		switch b := records.RecordBatch; {
-		case b != nil && b.PartialTrailingRecord:
-		case b != nil:
-			if !hidden.hides(b) {
-				r.readBatch(e.p, b)
-				r.shares = r.shares || b.Codec == sarama.CompressionNone
-			}
-			r.batch.Next = max(r.batch.Next, b.LastOffset()+1)
-			r.batch.setLeaderEpoch(b.FirstOffset, b.PartitionLeaderEpoch)
-		case records.MsgSet != nil:
-			r.readLegacy(e.p, records.MsgSet)
-			r.shares = true
-		}
-	}
-	if m := r.batch.Messages; len(m) < cap(m)/2 { // most were hidden
-		r.batch.Messages = slices.Clip(slices.Clone(m))
-	}
-	r.batch.size, r.batch.data = sizeOf(r.batch.Messages)
+	r.next = b.last + 1
 }
 
-// readBatch appends the records from Next on, and raises Next. It leaves out an offset that does not grow, because the readers of
-// the messages rely on their order.
-//
-// The slices of all messages are parts of one buffer. Their capacity is clipped, so that a handler which appends to one of them
-// gets a copy, and does not write over the next message.
-func (r *result) readBatch(p *Partition, b *sarama.RecordBatch) {
-	next := r.batch.Next
-	for _, rec := range b.Records {
-		offset := b.FirstOffset + rec.OffsetDelta
-		if offset < next {
-			continue
-		}
-		next = offset + 1
-		// In place: appending a literal would copy it once more, and this is the hot path.
-		r.batch.Messages = r.batch.Messages[:len(r.batch.Messages)+1]
-		m := &r.batch.Messages[len(r.batch.Messages)-1]
-		m.Topic, m.Partition, m.Offset = p.topic, p.id, offset
-		m.Key, m.Value, m.Headers = slices.Clip(rec.Key), slices.Clip(rec.Value), slices.Clip(rec.Headers)
-		for _, h := range m.Headers {
-			h.Key, h.Value = slices.Clip(h.Key), slices.Clip(h.Value)
-		}
-		m.Timestamp = b.MaxTimestamp
-		if !b.LogAppendTime {
-			m.Timestamp = b.FirstTimestamp.Add(rec.TimestampDelta)
+// passed returns the offset up to which an answer without records shows that the log has none: the offset after batches that
+// compaction has emptied, or the start of a batch that came in part. It is 0 when the answer has no batch, or begins with records.
+func (p *part) passed() int64 {
+	past := int64(0)
+	for i := range p.batches {
+		switch b := &p.batches[i]; {
+		case b.partial:
+			return b.first
+		case b.count > 0:
+			return past
+		default:
+			past = b.last + 1
 		}
 	}
-	r.batch.Next = next
+	return past
 }
 
-// readLegacy reads messages of the formats before record batches. Offsets inside of a compressed set of format 1 count from the
-// set's start (KIP-31).
-func (r *result) readLegacy(p *Partition, set *sarama.MessageSet) {
-	for _, outer := range set.Messages {
-		inner := outer.Messages()
-		for _, m := range inner {
-			offset, timestamp := m.Offset, m.Msg.Timestamp
-			if m.Msg.Version >= 1 {
-				offset += outer.Offset - inner[len(inner)-1].Offset
-				if m.Msg.LogAppendTime {
-					timestamp = outer.Msg.Timestamp
-				}
-			}
-			if offset < r.batch.Next {
-				continue
-			}
-			r.batch.Messages = append(r.batch.Messages, sarama.ConsumerMessage{
-				Topic: p.topic, Partition: p.id, Offset: offset, Timestamp: timestamp, BlockTimestamp: outer.Msg.Timestamp,
-				Key: slices.Clip(m.Msg.Key), Value: slices.Clip(m.Msg.Value),
-			})
-			r.batch.Next = offset + 1
-		}
-		r.batch.Next = max(r.batch.Next, outer.Offset+1)
-		r.batch.setLeaderEpoch(outer.Offset, -1)
+// firstOffset returns the first offset of the records in an answer, or other if it has none.
+func (p *part) firstOffset(other int64) int64 {
+	if len(p.batches) == 0 {
+		return other
 	}
-}
-
-// passed returns the offset up to which an answer without records shows that the log has no records: the offset after batches
-// that compaction has emptied, or the start of a batch that came in part. It is 0 when the answer has no batch. An error says that
-// nothing came but perhaps batches that sarama has dropped.
-func (s *settings) passed(block *sarama.FetchResponseBlock) (int64, error) {
-	for _, records := range block.RecordsSet {
-		if b := records.RecordBatch; b != nil {
-			return b.FirstOffset, nil // if the answer has no records, the batch came in part
-		}
-	}
-	offset, err := s.next.of(block)
-	if len(block.RecordsSet) > 0 {
-		return offset, nil
-	}
-	return offset, err
+	return p.batches[0].first
 }
 
 // hidden finds the record batches of one answer that readers must not see: control batches, and for READ_COMMITTED those of
 // aborted transactions (KIP-98).
 type hidden struct {
-	committed bool                         // the isolation level is READ_COMMITTED
-	aborted   []*sarama.AbortedTransaction // the aborted transactions that begin later, by first offset
-	producers map[int64]bool               // the producers whose current transaction was aborted
+	unpacker  *unpacker
+	committed bool                        // the isolation level is READ_COMMITTED
+	aborted   []sarama.AbortedTransaction // the aborted transactions that begin later, by first offset
+	producers map[int64]bool              // the producers whose current transaction was aborted
 }
 
 // hiding returns the hidden batches of an answer.
-func hiding(block *sarama.FetchResponseBlock, isolation sarama.IsolationLevel) *hidden {
-	h := &hidden{committed: isolation == sarama.ReadCommitted}
-	if h.committed && len(block.AbortedTransactions) > 0 {
-		h.aborted = slices.SortedFunc(slices.Values(block.AbortedTransactions), func(a, b *sarama.AbortedTransaction) int {
-			return int(min(max(a.FirstOffset-b.FirstOffset, -1), 1))
+func hiding(p *part, s *settings) *hidden {
+	h := &hidden{unpacker: s.unpacker, committed: s.committed()}
+	if h.committed && len(p.aborted) > 0 {
+		h.aborted = slices.SortedFunc(slices.Values(p.aborted), func(a, b sarama.AbortedTransaction) int {
+			return cmp.Compare(a.FirstOffset, b.FirstOffset)
 		})
 		h.producers = map[int64]bool{}
 	}
 	return h
 }
 
-// hides returns whether a batch is hidden. It must be called for each batch of the answer, in order.
-func (h *hidden) hides(b *sarama.RecordBatch) bool {
-	for len(h.aborted) > 0 && h.aborted[0].FirstOffset <= b.LastOffset() {
+// hides returns whether a batch is hidden. It must be called for each batch of the answer, in order. The error is that of a control
+// batch that can't be read.
+func (h *hidden) hides(b *recordBatch) (bool, error) {
+	for len(h.aborted) > 0 && h.aborted[0].FirstOffset <= b.last {
 		h.producers[h.aborted[0].ProducerID] = true
 		h.aborted = h.aborted[1:]
 	}
-	if b.Control {
-		if aborts(b) {
-			delete(h.producers, b.ProducerID)
-		}
-		return true
+	if !b.is(control) {
+		return h.committed && b.is(transactional) && h.producers[b.producer], nil
 	}
-	return h.committed && b.IsTransactional && h.producers[b.ProducerID]
+	if len(h.producers) == 0 {
+		return true, nil // what the batch ends does not matter
+	}
+	aborts, err := h.aborts(b)
+	if aborts {
+		delete(h.producers, b.producer)
+	}
+	return true, err
 }
 
 // aborts returns whether a control batch ends a transaction that was aborted. The key of a control record is its version and its
 // type; the type of an abort is 0 (KIP-98).
-func aborts(b *sarama.RecordBatch) bool {
-	return len(b.Records) > 0 && len(b.Records[0].Key) >= 4 && binary.BigEndian.Uint16(b.Records[0].Key[2:]) == 0
+func (h *hidden) aborts(b *recordBatch) (bool, error) {
+	raw, err := h.unpacker.unpack(b)
+	if err != nil {
+		return false, err
+	}
+	var u unpacked
+	one := Batch{Messages: make([]sarama.ConsumerMessage, 0, 1)}
+	if err := u.open(b, raw); err != nil || u.left == 0 {
+		return false, err
+	}
+	if err := u.decode(&one, &Partition{}, 1); err != nil {
+		return false, err
+	}
+	key := one.Messages[0].Key
+	return len(key) >= 4 && binary.BigEndian.Uint16(key[2:]) == 0, nil
 }
 
 // apply updates the partition with the result of its entry. received is the number of bytes of the answer. The fetcher's mu is held.
 func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	switch {
 	case r.err != nil:
-		p.refused(r.err, now)
+		p.refused(e, r.err, now)
 		return
 	case e.probes:
 		p.probed(e, r.first)
@@ -252,16 +269,17 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	if awaited := e.check != nil && p.hunt != nil; p.check == nil && !awaited || r.accepted { // awaited: the batch at the position comes next
 		p.decide()
 	}
-	moved, missing := r.batch.Next > p.position, p.readable() > e.ask && !p.check.searches()
-	p.quiet = !moved && !missing
+	moved, missing := r.next > p.position, p.readable() > e.ask && !p.check.searches()
+	passOn := r.legacy && !e.legacy // the next answer goes to sarama
+	p.quiet, p.legacy = !moved && !missing, r.legacy
 	switch {
 	case moved:
-		p.push(r.batch)
+		p.push(r.got)
 		if p.share() < e.share {
 			p.trim()
 		}
-		p.alone, p.size = p.isBeforeUnreadable(), 0
-	case p.check.searches():
+		p.alone, p.size = p.isBeforeUnreadable() || r.legacy, 0
+	case passOn, p.check.searches():
 		p.alone = true
 	case missing && e.alone && (p.size >= maxFetch || p.hunt != nil && e.check == nil):
 		p.hunt = nil
@@ -274,7 +292,7 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	default:
 		p.alone, p.size = false, 0
 	}
-	if p.hunt != nil && e.check == nil {
+	if p.hunt != nil && e.check == nil && !passOn {
 		p.went(received, moved)
 	}
 	p.works(moved)
@@ -287,7 +305,7 @@ func (p *Partition) works(moved bool) {
 	if !p.of.maySomethingFail() {
 		return
 	}
-	if !p.isBeforeUnreadable() {
+	if p.known() == nil {
 		p.of.works(kindFetch, p.String())
 	}
 	if moved {
@@ -295,24 +313,32 @@ func (p *Partition) works(moved bool) {
 	}
 }
 
-// push appends a batch to the queue.
-func (p *Partition) push(b Batch) {
-	p.position, p.epoch = b.Next, b.LeaderEpoch
-	if last := len(p.queue) - 1; len(b.Messages) == 0 && last >= 0 {
-		p.queue[last].Next = b.Next
-		p.queue[last].setLeaderEpoch(b.LeaderEpochFrom, b.LeaderEpoch)
-		return
+// push appends what has come to the queue. What has no messages is added to what waits before it.
+func (p *Partition) push(got []stretch) {
+	for i := range got {
+		s := &got[i]
+		p.position, p.epoch = s.next, s.leaderEpoch
+		if last := len(p.queue) - 1; s.isEmpty() && last >= 0 {
+			if s.unknown {
+				p.queue[last].extend(s.next, s.leaderEpochFrom, -1)
+			}
+			p.queue[last].extend(s.next, s.leaderEpochFrom, s.leaderEpoch)
+			continue
+		}
+		p.queue = append(p.queue, *s)
+		p.buffered += s.bytes
 	}
-	p.queue = append(p.queue, b)
-	p.buffered += b.size
-	p.of.retain(&b)
 	p.signal()
 }
 
-// refused handles an error code of Kafka.
-func (p *Partition) refused(err error, now time.Time) {
-	if errors.Is(err, errQuota) {
+// refused handles an error code of Kafka, or a record batch that can't be read.
+func (p *Partition) refused(e *entry, err error, now time.Time) {
+	switch {
+	case errors.Is(err, errQuota):
 		p.starved(err, now)
+		return
+	case isDecoding(err):
+		p.spoilt(e, err)
 		return
 	}
 	if err != sarama.ErrOffsetOutOfRange { //nolint:errorlint // a bare code

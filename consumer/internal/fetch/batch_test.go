@@ -2,10 +2,17 @@ package fetch
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/klauspost/compress/snappy/xerial"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 )
 
 // batch describes a record batch of a fake log.
@@ -16,6 +23,9 @@ type batch struct {
 	control     bool
 	abort       bool // with control
 	gzip        bool
+	codec       sarama.CompressionCodec // of a record batch, if not gzip
+	garbage     bool                    // compressed bytes are none, and the checksum is right
+	stamp       int64                   // the timestamp of the first record, in ms, if not 0
 	appendTime  bool
 	values      []string
 	keep        []int64 // the deltas of the values, when compaction has removed others
@@ -79,6 +89,13 @@ func (b *batch) encode() []byte {
 		attributes |= 1
 		payload = zipped(payload)
 	}
+	if b.codec != 0 {
+		attributes |= uint16(b.codec)
+		payload = compressed(b.codec, payload)
+	}
+	if b.garbage {
+		payload = []byte("this is not compressed")
+	}
 	if b.appendTime {
 		attributes |= 8
 	}
@@ -93,7 +110,7 @@ func (b *batch) encode() []byte {
 	var body []byte
 	body = binary.BigEndian.AppendUint16(body, attributes)
 	body = binary.BigEndian.AppendUint32(body, uint32(b.end()-b.base))
-	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.UnixMilli()))
+	body = binary.BigEndian.AppendUint64(body, uint64(cmp.Or(b.stamp, epochTime.UnixMilli())))
 	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.Add(time.Hour).UnixMilli()))
 	body = binary.BigEndian.AppendUint64(body, uint64(producer))
 	body = binary.BigEndian.AppendUint16(body, 0)
@@ -105,7 +122,7 @@ func (b *batch) encode() []byte {
 	out = binary.BigEndian.AppendUint32(out, uint32(4+1+4+len(body)))
 	out = binary.BigEndian.AppendUint32(out, uint32(b.epoch))
 	out = append(out, 2)
-	sum := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli))
+	sum := checksum(body)
 	if b.brokenBytes {
 		sum++
 	}
@@ -143,6 +160,29 @@ func legacyMessage(offset int64, attributes byte, key, value []byte) []byte {
 	out = binary.BigEndian.AppendUint32(out, uint32(4+len(body)))
 	out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(body))
 	return append(out, body...)
+}
+
+func checksum(body []byte) uint32 { return crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) }
+
+// compressed returns data as producers compress them. That of zstd does not say how large data is.
+func compressed(codec sarama.CompressionCodec, data []byte) []byte {
+	var out bytes.Buffer
+	var w io.WriteCloser
+	switch codec {
+	default:
+		return data
+	case sarama.CompressionGZIP:
+		return zipped(data)
+	case sarama.CompressionSnappy:
+		return xerial.Encode(nil, data)
+	case sarama.CompressionLZ4:
+		w = lz4.NewWriter(&out)
+	case sarama.CompressionZSTD:
+		w, _ = zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
+	}
+	w.Write(data)
+	w.Close()
+	return out.Bytes()
 }
 
 func zipped(data []byte) []byte {

@@ -25,7 +25,6 @@ func TestAppendingChangesNoOtherMessage(t *testing.T) {
 		change  func(*Options)
 		batches []batch
 		aborted []sarama.AbortedTransaction
-		copied  bool // as when memory is tight
 	}{
 		"plain":              {batches: []batch{{values: vals(5)}, {values: vals(5)}}},
 		"gzip":               {batches: []batch{{values: vals(5), gzip: true}, {values: vals(5), gzip: true}}},
@@ -36,7 +35,6 @@ func TestAppendingChangesNoOtherMessage(t *testing.T) {
 		"inside of a batch":  {batches: []batch{{values: []string{"a", "", "c"}}}},
 		"committed":          {change: committed, batches: []batch{{producer: 7, values: vals(5)}, {producer: 7, control: true}, {values: vals(5)}}},
 		"most were aborted":  {change: committed, batches: []batch{{producer: 7, values: vals(50)}, {producer: 7, control: true, abort: true}, {values: vals(5)}}, aborted: []sarama.AbortedTransaction{{ProducerID: 7}}},
-		"copied":             {batches: []batch{{values: vals(5)}}, copied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.change, func(t *testing.T, k *fakeCluster, x *Fetcher) {
@@ -49,9 +47,6 @@ func TestAppendingChangesNoOtherMessage(t *testing.T) {
 					b, err := p.Next(t.Context())
 					if err != nil {
 						t.Fatal(err)
-					}
-					if c.copied {
-						b.copyOut()
 					}
 					for i := range b.Messages {
 						all = append(all, &b.Messages[i])

@@ -29,13 +29,13 @@ func (c *check) ask(position int64) int64 {
 func (c *check) searches() bool { return c != nil && c.searching }
 
 // compare takes the check a step further. It returns true when the answer has no messages to read.
-func (r *result) compare(e *entry, block *sarama.FetchResponseBlock) bool {
-	if e.follower && r.misses(e, block) {
+func (r *result) compare(e *entry, p *part) bool {
+	if e.follower && r.misses(e, p) {
 		r.err = sarama.ErrOffsetOutOfRange // a follower may lag behind, and says nothing about the leader's log
 		return true
 	}
 	if e.check.searching {
-		r.search(e, block)
+		r.search(e, p)
 		return true
 	}
 	if e.check.atEnd {
@@ -48,51 +48,51 @@ func (r *result) compare(e *entry, block *sarama.FetchResponseBlock) bool {
 		}
 		return true
 	}
-	b := batchAt(block, e.ask)
+	b := batchAt(p, e.ask)
 	switch {
 	case e.epoch > e.leader: // the leader accepts only requests of its own epoch, and its log has no higher one
-		r.check, r.batch.LeaderEpoch = nil, -1
+		r.check, r.unknown = nil, true
 		return false
-	case b == nil && len(block.RecordsSet) == 0 && r.past < e.position && e.p.of.settings.readable(r.end, r.stable) <= e.ask:
+	case b == nil && p.isEmpty() && r.past < e.position && e.p.of.settings.readable(r.end, r.stable) <= e.ask:
 		r.check = &check{atEnd: true} // the log was truncated, or the leader does not know its high watermark yet
 		return true
-	case b == nil && len(block.RecordsSet) == 0 && !e.alone && r.past < e.position:
+	case b == nil && p.isEmpty() && !e.alone && r.past < e.position:
 		return true // the batch did not come
-	case b == nil, b.FirstOffset > e.ask, b.PartitionLeaderEpoch < 0, b.PartitionLeaderEpoch == e.epoch:
+	case b == nil, b.first > e.ask, b.epoch < 0, b.epoch == e.epoch:
 		r.check = nil // the log is the same, as far as it can be compared
 		return false
-	case b.PartitionLeaderEpoch < e.epoch:
-		r.check = &check{epoch: b.PartitionLeaderEpoch}
-		r.diverges = b.FirstOffset
+	case b.epoch < e.epoch:
+		r.check = &check{epoch: b.epoch}
+		r.diverges = b.first
 	default:
-		r.check = &check{searching: true, low: max(block.LogStartOffset, 0), high: b.FirstOffset, epoch: b.PartitionLeaderEpoch}
+		r.check = &check{searching: true, low: max(p.start, 0), high: b.first, epoch: b.epoch}
 		r.conclude()
 	}
 	return true
 }
 
 // misses returns whether the broker's log does not have the offset, or, in a search, no batch from there on.
-func (r *result) misses(e *entry, block *sarama.FetchResponseBlock) bool {
+func (r *result) misses(e *entry, p *part) bool {
 	if r.err != nil {
 		return r.err == sarama.ErrOffsetOutOfRange //nolint:errorlint // a bare code
 	}
-	return e.check.searching && batchAt(block, e.ask) == nil && r.past <= e.ask
+	return e.check.searching && batchAt(p, e.ask) == nil && r.past <= e.ask
 }
 
 // search halves the range of the search.
-func (r *result) search(e *entry, block *sarama.FetchResponseBlock) {
+func (r *result) search(e *entry, p *part) {
 	c := *e.check
 	r.check = &c
-	b := batchAt(block, e.ask)
+	b := batchAt(p, e.ask)
 	switch {
 	case r.err != nil && r.err != sarama.ErrOffsetOutOfRange: //nolint:errorlint // a bare code
 		return
 	case b == nil: // the range has no batch to compare
 		r.err, c.low = nil, c.high
-	case b.PartitionLeaderEpoch > e.epoch:
-		c.high = min(e.ask, b.FirstOffset)
+	case b.epoch > e.epoch:
+		c.high = min(e.ask, b.first)
 	default:
-		c.low = b.LastOffset() + 1
+		c.low = b.last + 1
 	}
 	r.conclude()
 }
@@ -106,11 +106,14 @@ func (r *result) conclude() {
 
 // batchAt returns the record batch that has offset, or else the first one after it; nil if there is none. The header of an
 // incomplete batch is enough.
-func batchAt(block *sarama.FetchResponseBlock, offset int64) *sarama.RecordBatch {
-	for _, records := range block.RecordsSet {
-		if b := records.RecordBatch; b != nil && b.LastOffset() >= offset {
+func batchAt(p *part, offset int64) *recordBatch {
+	for i := range p.batches {
+		if b := &p.batches[i]; b.last >= offset {
 			return b
 		}
 	}
 	return nil
 }
+
+// isEmpty returns whether no message came, nor a header of a record batch.
+func (p *part) isEmpty() bool { return len(p.batches) == 0 && !p.legacy }

@@ -12,10 +12,12 @@
 //     left out, and [Batch.Next] is the offset after them.
 //   - A partition that nobody reads does not slow the others: its buffer is bounded, and it is left out of requests while the
 //     buffer is full.
-//   - The memory of all partitions is bounded by Options.MaxBytes; answers to requests in flight count in advance. There are two
-//     exceptions, which count when the answer has come: a record batch that is larger than a partition's share is fetched
-//     nevertheless (KIP-74), and a compressed answer grows when it is decompressed. Messages that were not compressed keep their
-//     whole answer in memory. This takes half of MaxBytes more at most: above that, messages are copied.
+//   - The memory of all partitions is bounded by Options.MaxBytes; record batches count as they came, and answers to requests in
+//     flight count in advance. A record batch that is larger than a partition's share is fetched nevertheless (KIP-74), and counts
+//     when it has come. On top come the messages that Next has handed out last: for each partition a record batch, decompressed to
+//     Options.MaxBatchBytes at most, and a quarter of a MiB for messages of it or of smaller ones. Each connection has memory for an
+//     answer, which it uses again; all together have half of MaxBytes, but for record batches that are larger than a share.
+//   - Messages of one record batch share memory, which nobody writes to. A message that is kept keeps its record batch in memory.
 //   - Leader changes, lost connections and brokers that are away are not errors. They are retried with a back-off of 2 s at most.
 //   - A connection that is silent for 5 s while an answer is due is closed. A connection on which bytes arrive is not closed,
 //     however slow it is. Where silence has ended a request, the broker gets twice as long for the next one, up to
@@ -24,10 +26,16 @@
 //     has moved is fetched from its new leader.
 //   - After a change of leader the last batch is compared with the new leader's log (KIP-320). If the new leader has another
 //     batch at that offset, or its log ends before, [Partition.Next] returns a [TruncatedError].
-//   - A record batch that can't be decoded, or that makes an answer larger than sarama.MaxResponseSize, is an error of
-//     [Partition.Next] after the messages before it. When the partition is opened at that batch again, the batch alone is asked for.
-//   - Record batches that compaction has emptied are passed by a field that sarama does not export. With a sarama that has no such
-//     field, an answer without records is an error of [Partition.Next].
+//   - A record batch that can't be read is an error of [Partition.Next] after the messages before it: one that is not as it should
+//     be, that is larger than Options.MaxBatchBytes when it is decompressed, or that makes an answer larger than
+//     sarama.MaxResponseSize. When the partition is opened at that batch again, the batch alone is asked for.
+//   - Lengths, counts and checksums of brokers are not trusted: what is allocated for an answer has the order of its size.
+//
+// # Who reads what
+//
+// sarama writes the requests, authenticates, also again, and bounds the size of answers. A connection above TLS keeps the answers and
+// gives sarama empty ones; this package reads them. Messages of formats before record batches are left to sarama: the partition is
+// fetched alone as long as they come.
 //
 // # Not guaranteed
 //

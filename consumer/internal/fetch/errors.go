@@ -34,6 +34,8 @@ var (
 	errStall = errors.New("the partition stood still though there was something to read, fetching it anew")
 	// errIncomplete says that an answer lacks a partition that was asked for.
 	errIncomplete = errors.New("the broker's answer lacks the partition")
+	// errNotKept says that sarama has decoded an answer in place of this package.
+	errNotKept = errors.New("the connection has not kept the answer")
 	// errQuota says that an answer lacks all partitions because a quota of the broker allows no messages at the moment.
 	errQuota = errors.New("a quota of the broker for this client allows no messages at the moment")
 )
@@ -115,7 +117,7 @@ func heals(err error) bool {
 func permanent(err error) bool {
 	return errors.Is(err, sarama.ErrTopicAuthorizationFailed) || errors.Is(err, sarama.ErrClusterAuthorizationFailed) ||
 		errors.Is(err, sarama.ErrInvalidTopic) || errors.Is(err, sarama.ErrUnsupportedVersion) ||
-		errors.Is(err, sarama.ErrUnsupportedForMessageFormat) || errors.Is(err, errNoNextOffset)
+		errors.Is(err, sarama.ErrUnsupportedForMessageFormat)
 }
 
 // decodingError says that an answer could not be decoded.

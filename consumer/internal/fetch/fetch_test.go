@@ -76,6 +76,37 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// Messages of formats before record batches are read, alone as long as they come: their answers go to sarama. Then requests are as
+// ever, and none follows the other without a wait.
+func TestOldFormats(t *testing.T) {
+	for name, packed := range map[string]bool{"plain": false, "compressed": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				old := batch{values: vals(5), legacy: true, gzip: packed}
+				k.add(0, batch{values: vals(5)}, old, old, batch{values: vals(5)})
+				k.add(1, batch{values: vals(5)})
+				p := open(t, x, 0, 0, -1)
+				beside := open(t, x, 1, 0, -1)
+				same(t, offsets(t, p, 20), seq(0, 20))
+				same(t, offsets(t, beside, 5), seq(0, 5))
+				if n, _ := asked(k, 0, 0); n > 6 {
+					t.Errorf("%d requests", n)
+				}
+				k.add(0, old)
+				same(t, offsets(t, p, 25), seq(20, 25))
+				time.Sleep(time.Second)
+				from := len(k.requests())
+				time.Sleep(time.Minute)
+				if n := len(k.requests()) - from; n > 125 {
+					t.Errorf("%d requests in an idle minute", n)
+				}
+				k.add(0, batch{values: vals(5)}, old)
+				same(t, offsets(t, p, 35), seq(25, 35))
+			})
+		})
+	}
+}
+
 // Messages have what the record has; with log-append time the batch's time counts.
 func TestMessage(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {

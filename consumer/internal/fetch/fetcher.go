@@ -28,7 +28,6 @@ type Fetcher struct {
 	nodes   map[Node]*node
 	notes   []func() // lines for the log, see addNote
 	logging bool     // a goroutine writes notes to the log
-	waste   int      // bytes of answers that batches keep in memory beside their messages
 	looking [2]bool  // a search for leaders runs: in cached metadata, and in fresh ones
 	ends    ends     // the reading of ends of partitions that are not fetched
 
@@ -69,7 +68,8 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	}
 	p := &Partition{
 		of: f, topic: topic, id: id, ready: make(chan struct{}, 1), done: make(chan struct{}), found: make(chan struct{}),
-		position: offset, handed: offset, epoch: leaderEpoch, handedEpoch: leaderEpoch, end: -1, stable: -1, leaderEpoch: -1, follower: -1, expansion: 1,
+		position: offset, epoch: leaderEpoch, taken: offset, takenEpoch: leaderEpoch, handed: offset, handedEpoch: leaderEpoch,
+		waits: -1, end: -1, stable: -1, leaderEpoch: -1, follower: -1,
 	}
 	f.open[key{topic, id}] = p
 	for _, other := range f.open {

@@ -48,11 +48,8 @@ func TestAnswerAfterCloseIsDropped(t *testing.T) {
 		p.Close()
 		k.add(0, batch{values: slices.Repeat([]string{strings.Repeat("x", 1000)}, 100)})
 		time.Sleep(time.Second)
-		x.mu.Lock()
-		waste := x.waste
-		x.mu.Unlock()
-		if waste != 0 {
-			t.Errorf("%d bytes count as held", waste)
+		if held := p.read(func() int64 { return int64(p.buffered) }); held != 0 {
+			t.Errorf("%d bytes count as held", held)
 		}
 	})
 }

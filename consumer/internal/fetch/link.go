@@ -24,6 +24,7 @@ type link struct {
 	poll    time.Duration // how long the last short poll waited
 	conn    *conn         // nil for none
 	early   bool          // a connection is to be opened though there is nothing to fetch yet
+	tap     *tap          // on top of conn; nil for none
 	stopped bool
 }
 
@@ -42,7 +43,7 @@ func (l *link) run(ctx context.Context) {
 		req, wait := l.take()
 		if req != nil {
 			resp, err := l.fetch(req)
-			if err == nil && resp.ThrottleTime > maxThrottle {
+			if err == nil && resp.decoded != nil && resp.throttle > maxThrottle {
 				l.disconnect() // sarama's Broker would wait for the whole throttle time, even after Run has ended
 			}
 			l.deliver(ctx, req, resp, err, l.received.Load()-req.before)
@@ -66,7 +67,7 @@ func (l *link) run(ctx context.Context) {
 
 // fetch sends a request and waits for its answer. A broker that answers nothing while the connection is opened is silent, and not
 // slow, so it gets no more time then than the shortest.
-func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
+func (l *link) fetch(req *request) (*answer, error) {
 	l.maxWait.Store(int64(req.wait))
 	req.before = l.received.Load()
 	opened := true
@@ -78,9 +79,9 @@ func (l *link) fetch(req *request) (*sarama.FetchResponse, error) {
 	}
 	l.silence.Store(int64(req.silence))
 	req.before = l.received.Load()
-	resp, err := l.broker.Fetch(req.wire)
+	a, err := l.ask(req.wire, req.entries[0].legacy)
 	if err == nil {
-		return resp, nil
+		return a, nil
 	}
 	connected, _ := l.broker.Connected()
 	broken := l.failure.Load() != nil || !connected
@@ -126,23 +127,57 @@ func (l *link) prepare() {
 	}
 }
 
-// Dial opens the connection. sarama calls it.
+// ask has sarama send a request. The answer is the one that the connection has kept: it points into memory that the next answer is
+// read into. sarama decodes the answer if legacy is true.
+func (l *link) ask(wire *sarama.FetchRequest, legacy bool) (*answer, error) {
+	l.node.of.mu.Lock()
+	t := l.tap
+	l.node.of.mu.Unlock()
+	if t != nil { // else the connection could not be opened, and Fetch returns why
+		t.begin(!legacy)
+	}
+	decoded, err := l.broker.Fetch(wire)
+	switch {
+	case err != nil:
+		return nil, err
+	case legacy:
+		return &answer{code: sarama.KError(decoded.ErrorCode), throttle: decoded.ThrottleTime, decoded: decoded}, nil
+	}
+	if kept := t.take(); kept != nil {
+		return readAnswer(kept)
+	}
+	return nil, errNotKept
+}
+
+// Dial opens the connection, with TLS if that is configured. sarama calls it.
 func (l *link) Dial(network, address string) (net.Conn, error) {
-	nc, err := l.node.of.settings.Dialer.Dial(network, address)
+	f := l.node.of
+	nc, err := f.settings.Dialer.Dial(network, address)
 	if err != nil {
 		return nil, err
 	}
 	c := &conn{Conn: nc, opened: time.Now(), traffic: &l.traffic}
 	c.extend(l.silence.Load())
-	l.node.of.mu.Lock()
+	f.mu.Lock()
 	stopped := l.stopped
-	l.conn = c
-	l.node.of.mu.Unlock()
+	l.conn, l.tap = c, nil
+	f.mu.Unlock()
 	if stopped {
 		_ = nc.Close()
 		return nil, net.ErrClosed
 	}
-	return c, nil
+	top := net.Conn(c)
+	if n := &f.settings.Config.Net; n.TLS.Enable {
+		if top, err = secure(f.life, c, address, n.TLS.Config, n.DialTimeout); err != nil {
+			_ = nc.Close()
+			return nil, err
+		}
+	}
+	t := newTap(top)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l.tap = t
+	return t, nil
 }
 
 // abort closes the connection, which ends the request in flight. The fetcher's mu is held.
@@ -161,15 +196,17 @@ func (l *link) disconnect() {
 	l.broker = nil
 	l.node.of.mu.Lock()
 	defer l.node.of.mu.Unlock()
-	l.conn = nil
+	l.conn, l.tap = nil, nil
 }
 
 // deliver passes the result of a request to its partitions. received is the number of bytes of the answer.
-func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResponse, err error, received int64) {
+func (l *link) deliver(ctx context.Context, req *request, resp *answer, err error, received int64) {
 	f := l.node.of
-	results, size := make([]result, len(req.entries)), 0
-	if err == nil {
-		size = f.parse(req, resp, results, int(received))
+	results := make([]result, len(req.entries))
+	for i := range req.entries {
+		if err == nil {
+			results[i] = req.entries[i].parse(resp, &f.settings)
+		}
 	}
 	f.mu.Lock()
 	defer f.unlock()
@@ -182,7 +219,7 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 	switch {
 	case err == nil:
 		f.works(kindBroker, l.node.about)
-		l.node.throttle(resp.ThrottleTime, now)
+		l.node.throttle(resp.throttle, now)
 	case isDecoding(err): // the broker has answered; a partition is to blame, or several are
 		f.works(kindBroker, l.node.about)
 	default:
@@ -205,34 +242,9 @@ func (l *link) deliver(ctx context.Context, req *request, resp *sarama.FetchResp
 			p.retry(err)
 		default:
 			p.apply(e, &results[i], received, now)
-			if received >= minFetch {
-				p.expansion = max(float64(size)/float64(received), 1)
-			}
 		}
 	}
 	l.node.wake()
-}
-
-// parse reads an answer into results, and returns how many bytes all messages take in memory. It copies messages that are a small
-// part of their answer when batches keep too many unused bytes of answers in memory.
-func (f *Fetcher) parse(req *request, resp *sarama.FetchResponse, results []result, received int) (size int) {
-	f.mu.Lock()
-	tight := f.waste+received > f.settings.MaxBytes/2
-	f.mu.Unlock()
-	from := &answer{bytes: received}
-	for i := range req.entries {
-		results[i] = req.entries[i].parse(resp, &f.settings)
-		b := &results[i].batch
-		size += b.size
-		switch {
-		case !results[i].shares || len(b.Messages) == 0:
-		case tight && b.size < received/2:
-			b.copyOut()
-		default:
-			b.answer = from
-		}
-	}
-	return size
 }
 
 // throttle stops requests to the broker for d, but for maxThrottle at most (KIP-219).

@@ -1,6 +1,9 @@
 package fetch
 
 import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -130,12 +133,79 @@ func TestMemoryOfAnswers(t *testing.T) {
 			t.Errorf("%d bytes held, the bound is %d", held, limit)
 		}
 		same(t, offsets(t, waits, 400), seq(0, 400))
-		waits.Close()
-		goesOn.Close()
-		if x.waste != 0 {
-			t.Errorf("%d bytes count as kept, though nothing is held", x.waste)
-		}
 	})
+}
+
+// BufferBytes holds for what is compressed, too: it waits as it came, and is decompressed when it is handed out. A reader has one
+// record batch in hand.
+func TestMemoryOfCompressed(t *testing.T) {
+	const parts, perBatch = 16, 2 << 20 / 1000
+	line := []byte(`{"time":"2026-11-27T12:00:00.000Z","level":"info","service":"orders","message":"order accepted","customer":%08d,"items":[1,2,3]}`)
+	values := make([]string, perBatch) // of some 1 KB, which compress well
+	for i := range values {
+		values[i] = strings.Repeat(fmt.Sprintf(string(line), i), 7)
+	}
+	one := (&batch{values: values, codec: sarama.CompressionZSTD, bare: true}).encode()
+	unpacked := 0
+	for _, v := range values {
+		unpacked += len(v)
+	}
+	t.Logf("a record batch of %d KB has %d KB", len(one)>>10, unpacked>>10)
+	for _, limit := range []int{64 << 20, 8 << 20} {
+		t.Run(fmt.Sprint(limit>>20, " MiB"), func(t *testing.T) {
+			inBubble(t, func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				for id := range int32(parts) {
+					k.change(func() {
+						l := k.log(id)
+						for range 4 * limit / parts / len(one) {
+							b := bytes.Clone(one[:8])
+							binary.BigEndian.PutUint64(b, uint64(l.end))
+							l.batches = append(l.batches, batch{base: l.end, last: l.end + perBatch - 1})
+							l.bytes = append(l.bytes, slices.Concat(b, one[8:]))
+							l.end += perBatch
+						}
+					})
+				}
+				held := func() int {
+					runtime.GC()
+					runtime.GC()
+					var now runtime.MemStats
+					runtime.ReadMemStats(&now)
+					return int(now.HeapAlloc)
+				}
+				before := held()
+				ps := make([]*Partition, parts)
+				for id := range ps {
+					ps[id] = open(t, x, int32(id), 0, -1)
+				}
+				time.Sleep(time.Second)
+				if waits := held() - before; waits > 2*limit {
+					t.Errorf("%d MB wait, BufferBytes is %d MB", waits>>20, limit>>20)
+				}
+				hands := make([]Batch, parts)
+				for round := range 2 {
+					for id, p := range ps {
+						b, err := next(t, p, time.Second)
+						if err != nil {
+							t.Fatal(err)
+						}
+						hands[id] = b
+						if id+round > 0 {
+							continue
+						}
+						if taken := held() - before; taken > 2*limit+unpacked {
+							t.Errorf("%d MB with one batch of %d MB in hand", taken>>20, unpacked>>20)
+						}
+					}
+					time.Sleep(time.Second)
+				}
+				if taken := held() - before; taken > 2*limit+parts*(unpacked+maxHandOut) {
+					t.Errorf("%d MB, with a batch of %d MB in hand for each partition", taken>>20, unpacked>>20)
+				}
+				runtime.KeepAlive(hands)
+			})
+		})
+	}
 }
 
 // Messages that are hidden take no memory beside those that are seen.

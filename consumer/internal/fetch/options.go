@@ -3,7 +3,6 @@ package fetch
 import (
 	"math"
 	"net"
-	"reflect"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -17,6 +16,10 @@ const (
 	defaultMaxBytes = 64 << 20
 	// minFetch is the least number of bytes that a request asks for of a partition.
 	minFetch = 16 << 10
+	// minHandOut and maxHandOut bound the memory that the messages take which Next hands out together. An eighth of a partition's share
+	// is the aim. It may be exceeded by one message.
+	minHandOut = 16 << 10
+	maxHandOut = 256 << 10
 	// maxFetch is the largest number of bytes that a request asks for of a partition that is alone in it.
 	maxFetch = math.MaxInt32
 	// silence is how long a connection may bring no byte while an answer is due. Where that has ended a request, the next one gets
@@ -79,6 +82,10 @@ type Options struct {
 	// partition has an equal share, of four times Config.Consumer.Fetch.Default at most and 32 KiB at least. 0 is 64 MiB.
 	MaxBytes int
 
+	// MaxBatchBytes bounds a record batch when it is decompressed, in bytes. One that is larger can't be read: Next returns an
+	// [UnreadableError]. sarama.MaxDecompressedBatchSize counts if it is set when the Fetcher is made and less. 0 is 64 MiB.
+	MaxBatchBytes int
+
 	// OnReset is called when the watchdog has reset a partition that stood still, in the goroutine of Run. It must not block. nil
 	// is allowed.
 	OnReset func(topic string, partition int32)
@@ -102,9 +109,9 @@ type settings struct {
 	answer  int32         // the largest answer, in bytes
 	version int16         // the version of fetch requests
 	lease   time.Duration // how long a follower is fetched from
-	next    nextOffset    // reads a field of sarama's
 	errs    *errlog.Log
 
+	unpacker   *unpacker
 	maxSilence time.Duration // the longest time for which a broker may send no byte while an answer is due
 }
 
@@ -123,6 +130,9 @@ func newSettings(opts Options) (settings, error) {
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = defaultMaxBytes
 	}
+	if opts.MaxBatchBytes <= 0 {
+		opts.MaxBatchBytes = defaultMaxBatch
+	}
 	if opts.OnFailure == nil {
 		opts.OnFailure = func(Reason) {}
 	}
@@ -132,8 +142,7 @@ func newSettings(opts Options) (settings, error) {
 	s := settings{
 		Options: opts, fetch: max(int(c.Consumer.Fetch.Default), MinFetch), answer: c.Consumer.Fetch.MaxBytes,
 		version: requestVersion(c.Version), lease: c.Metadata.RefreshFrequency,
-		next: nextOffsetIn(reflect.TypeFor[sarama.FetchResponseBlock]()), errs: opts.Errors,
-		maxSilence: max(c.Net.ReadTimeout, silence),
+		errs: opts.Errors, maxSilence: max(c.Net.ReadTimeout, silence), unpacker: newUnpacker(opts.MaxBatchBytes),
 	}
 	if s.errs == nil {
 		s.errs = errlog.New(defaultlog.Or(nil))
@@ -156,11 +165,12 @@ func dialerOf(c *sarama.Config) Dialer {
 }
 
 // brokerConfig returns the configuration of one connection. sarama's read deadline is for a whole answer; conn replaces it by one
-// for the next byte.
+// for the next byte. d puts TLS on the connection, if there is to be any.
 func (s *settings) brokerConfig(d Dialer) *sarama.Config {
 	c := *s.Config
 	c.Net.Proxy.Enable = true
 	c.Net.Proxy.Dialer = d
+	c.Net.TLS.Enable, c.Net.TLS.Config = false, nil
 	c.Net.WriteTimeout = min(c.Net.WriteTimeout, MaxWriteTimeout)
 	return &c
 }

@@ -26,12 +26,15 @@ type Partition struct {
 	err      error // why reading can't go on; nil while it can
 	closed   bool
 
-	queue       []Batch
-	buffered    int   // bytes of queue
-	inHand      int   // bytes of the batch that Next returned last
-	hand        Batch // that batch, without its messages
-	handed      int64 // the position after that batch
-	handedEpoch int32 // the leader epoch of that batch
+	queue       []stretch // what waits, as it came
+	buffered    int       // bytes of queue
+	inHand      int       // bytes, as they came, of what Next has handed out last, or has begun to
+	taken       int64     // the position after what Next has taken from the queue
+	takenEpoch  int32     // the leader epoch before taken
+	handed      int64     // the position after what Next has handed out
+	handedEpoch int32     // the leader epoch before handed
+	waits       int64     // a timestamp of the messages that Next has taken and not handed out, in ms; below 0 for none
+	seeks       int       // how often Reposition was called
 	paused      bool
 
 	end, stable int64     // high watermark and last stable offset; -1 before the first answer
@@ -55,14 +58,20 @@ type Partition struct {
 	failure error         // the newest failure
 	decided bool          // found is closed
 
-	size      int     // bytes to ask for when a record batch is larger than the normal size; 0 for the normal size
-	expansion float64 // bytes in memory for each byte on the wire
-	alone     bool    // the partition is fetched in a request of its own
-	quiet     bool    // the last answer had no messages
-	check     *check  // compares the position with the new leader's log; nil when that is done
-	hunt      *hunt   // searches for a record batch that can't be read; nil for none
+	size   int    // bytes to ask for when a record batch is larger than the normal size; 0 for the normal size
+	alone  bool   // the partition is fetched in a request of its own
+	legacy bool   // messages of a format before record batches come; sarama decodes them
+	quiet  bool   // the last answer had no messages
+	check  *check // compares the position with the new leader's log; nil when that is done
+	hunt   *hunt  // searches for a record batch that can't be read; nil for none
 
 	watched watched
+
+	// The fields below belong to the goroutine that calls Next.
+
+	hand stretch  // what Next has taken last
+	rest unpacked // what is left of it
+	seen int      // seeks when it was taken
 }
 
 // watched is what the watchdog has seen of a partition.
@@ -131,32 +140,130 @@ func (p *Partition) Next(ctx context.Context) (Batch, error) {
 	}
 }
 
-// take returns the first batch of the queue.
-func (p *Partition) take() (Batch, bool, error) {
+// take returns messages that wait: as many as take a part of the partition's share in memory, or a single one. It holds no lock
+// while it decompresses.
+func (p *Partition) take() (out Batch, some bool, err error) {
+	out, limit := p.begin()
+	var spoilt error
+	waiting := 0 // about so many messages wait behind the batch in hand
+	for out.size < limit && (out.Messages == nil || len(out.Messages) < cap(out.Messages)) {
+		if p.rest.raw == nil {
+			var ok bool
+			var end error
+			if waiting, ok, end = p.pop(&out); !ok {
+				if !some {
+					err = end
+				}
+				break
+			}
+			if p.hand.messages != nil {
+				out.Messages, out.size = p.hand.messages, p.hand.bytes
+			} else if p.hand.records != nil {
+				spoilt = p.unpack(&out)
+			}
+		}
+		some = true
+		if p.rest.raw != nil {
+			p.rest.makeRoom(&out, limit, waiting)
+			spoilt = p.rest.decode(&out, p, limit)
+		}
+		if spoilt != nil {
+			if end := p.spoiltInHand(max(out.Next, p.hand.first), &decodingError{spoilt}); len(out.Messages) == 0 {
+				some, err = false, end
+			}
+			break
+		}
+		if p.rest.raw == nil {
+			out.Next = max(out.Next, p.hand.next)
+			out.setLeaderEpoch(p.hand.leaderEpochFrom, p.hand.leaderEpoch)
+		}
+	}
+	if !p.finish(&out) {
+		return Batch{}, false, nil
+	}
+	return out, some, err
+}
+
+// begin frees the memory of what was handed out, and returns an empty batch and about how many bytes it may take.
+func (p *Partition) begin() (out Batch, limit int) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	defer func() {
-		// Not only when there was no room before: other partitions that open or close change the share.
-		if p.flying == nil && p.hasRoom() {
-			p.wakeNode()
-		}
-	}()
-	p.of.release(&p.hand)
-	p.inHand, p.hand = 0, Batch{}
+	if p.seen != p.seeks {
+		p.seen, p.rest = p.seeks, unpacked{}
+	}
+	if p.rest.raw == nil {
+		p.inHand, p.hand = 0, stretch{}
+	} else {
+		p.inHand = p.hand.bytes
+	}
+	out = Batch{Next: p.handed, LeaderEpoch: p.handedEpoch, LeaderEpochFrom: p.handed}
+	return out, min(max(p.share()/8, minHandOut), maxHandOut)
+}
+
+// pop takes what waits first from the queue, unless it can't be added to out. Behind it about so many messages wait.
+func (p *Partition) pop(out *Batch) (waiting int, ok bool, err error) {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
 	switch {
 	case p.closed:
-		return Batch{}, false, operr.New("consumer", "read", p.String(), ErrClosed)
+		return 0, false, operr.New("consumer", "read", p.String(), ErrClosed)
+	case p.seen != p.seeks: // finish drops what is in out
+		return 0, false, nil
 	case len(p.queue) == 0:
-		return Batch{}, false, p.err
+		return 0, false, p.err
+	case p.queue[0].messages != nil && out.Messages != nil:
+		return 0, false, nil
 	}
-	b := p.queue[0]
-	p.queue[0] = Batch{}
+	p.hand = p.queue[0]
+	p.queue[0] = stretch{}
 	if p.queue = p.queue[1:]; len(p.queue) == 0 {
 		p.queue = nil
 	}
-	p.buffered -= b.size
-	p.inHand, p.hand, p.handed, p.handedEpoch = b.size, Batch{data: b.data, answer: b.answer}, b.Next, b.LeaderEpoch
-	return b, true, nil
+	p.buffered -= p.hand.bytes
+	p.inHand += p.hand.bytes
+	p.taken, p.takenEpoch = p.hand.next, p.hand.leaderEpoch
+	if out.Messages == nil {
+		for i := 0; i < len(p.queue) && waiting < maxHandOut/messageOverhead; i++ {
+			waiting += min(int(p.queue[i].count), maxHandOut/messageOverhead)
+		}
+	}
+	if p.hand.unknown {
+		out.setLeaderEpoch(out.Next, -1)
+	}
+	return waiting, true, nil
+}
+
+// unpack decompresses what was taken.
+func (p *Partition) unpack(out *Batch) error {
+	b := &p.hand.recordBatch
+	raw, err := p.of.settings.unpacker.unpack(b)
+	if err == nil {
+		err = p.rest.open(b, raw)
+	}
+	if err == nil {
+		out.setLeaderEpoch(b.first, b.epoch)
+	}
+	return err
+}
+
+// finish notes what is handed out. It returns false if nothing is, because Reposition was called meanwhile; then take is to be called
+// again.
+func (p *Partition) finish(out *Batch) bool {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.seen != p.seeks {
+		p.signal()
+		return false
+	}
+	p.handed, p.handedEpoch, p.waits = out.Next, out.LeaderEpoch, -1
+	if p.rest.raw != nil {
+		p.waits = p.hand.time()
+	}
+	// Not only when there was no room before: other partitions that open or close change the share.
+	if p.flying == nil && p.hasRoom() {
+		p.wakeNode()
+	}
+	return true
 }
 
 // Reposition has Next go on at offset. Batches that were fetched, and answers to requests in flight, are dropped. If Kafka does not have the
@@ -167,14 +274,13 @@ func (p *Partition) Reposition(offset int64) {
 	if p.closed {
 		return
 	}
-	for i := range p.queue {
-		p.of.release(&p.queue[i])
-	}
 	p.queue, p.buffered = nil, 0
+	p.seeks++
 	if p.err != nil {
 		return
 	}
-	p.position, p.handed, p.epoch, p.handedEpoch = offset, offset, -1, -1
+	p.position, p.taken, p.handed = offset, offset, offset
+	p.epoch, p.takenEpoch, p.handedEpoch, p.waits = -1, -1, -1, -1
 	p.check, p.hunt, p.quiet, p.alone, p.size, p.outside = nil, nil, false, false, 0, false
 	p.watched.since = time.Time{}
 	p.look() // as when it is opened: no long poll is waited for
@@ -226,14 +332,21 @@ func (p *Partition) read(f func() int64) int64 {
 }
 
 // Lag returns the number of offsets from the end of the batch that Next returned last to the end of the readable messages, and
-// the age of the next message. The age is zero when that message has not been fetched or has no timestamp.
+// the age of the record batch that has the next message, which is that of its first message unless compaction has removed it. The age
+// is zero when that batch has not been fetched or has no timestamp.
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	messages = max(p.newestEnd()-p.handed, 0)
-	for _, b := range p.queue {
-		if len(b.Messages) > 0 {
-			return messages, Age(b.Messages[0].Timestamp)
+	if p.waits >= 0 {
+		return messages, Age(timeOf(p.waits))
+	}
+	for i := range p.queue {
+		switch s := &p.queue[i]; {
+		case s.records != nil:
+			return messages, Age(timeOf(s.time()))
+		case len(s.messages) > 0:
+			return messages, Age(s.messages[0].Timestamp)
 		}
 	}
 	return messages, 0
@@ -273,11 +386,7 @@ func (p *Partition) close() {
 	}
 	p.closed = true
 	p.detach()
-	for i := range p.queue {
-		p.of.release(&p.queue[i])
-	}
-	p.of.release(&p.hand)
-	p.queue, p.buffered, p.inHand, p.hand = nil, 0, 0, Batch{}
+	p.queue, p.buffered, p.inHand = nil, 0, 0
 	delete(p.of.open, key{p.topic, p.id})
 	close(p.done)
 }
@@ -347,17 +456,16 @@ func (p *Partition) share() int {
 func (p *Partition) trim() {
 	n := len(p.queue)
 	for ; n > 0 && p.buffered+p.inHand > p.share(); n-- {
-		p.buffered -= p.queue[n-1].size
-		p.of.release(&p.queue[n-1])
+		p.buffered -= p.queue[n-1].bytes
 	}
 	if n == len(p.queue) {
 		return
 	}
 	p.turn++ // an answer in flight continues the dropped batches
 	p.flying, p.hunt = nil, nil
-	p.position, p.epoch = p.handed, p.handedEpoch
+	p.position, p.epoch = p.taken, p.takenEpoch
 	if n > 0 {
-		p.position, p.epoch = p.queue[n-1].Next, p.queue[n-1].LeaderEpoch
+		p.position, p.epoch = p.queue[n-1].next, p.queue[n-1].leaderEpoch
 	}
 	clear(p.queue[n:])
 	p.queue = p.queue[:n]
@@ -366,12 +474,12 @@ func (p *Partition) trim() {
 // hasRoom returns whether half of the partition's share is free, so that it may be fetched.
 func (p *Partition) hasRoom() bool { return p.buffered+p.inHand <= p.share()/2 }
 
-// fetchSize returns how many bytes to ask for: nine tenths of what has room in memory if the answer grows as the last one did.
+// fetchSize returns how many bytes to ask for: nine tenths of what has room.
 func (p *Partition) fetchSize() int {
 	if p.size > 0 {
 		return p.size
 	}
-	return max(min(p.of.settings.fetch, int(0.9*float64(p.share()/2)/p.expansion)), minFetch)
+	return max(min(p.of.settings.fetch, p.share()/2/10*9), minFetch)
 }
 
 // decide makes Opened return.

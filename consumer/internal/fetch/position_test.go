@@ -231,6 +231,26 @@ func TestTruncation(t *testing.T) {
 			})
 		}
 	})
+	t.Run("the batch to compare was emptied", func(t *testing.T) { // by compaction; its header has its leader epoch all the same
+		for _, epoch := range []int32{5, 6} {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				fill(k)
+				k.change(func() {
+					l := k.log(0)
+					l.leader, l.epoch, l.end = 2, 6, 900
+					l.batches, l.bytes = l.batches[:90], l.bytes[:90]
+				})
+				k.add(0, batch{base: 900, last: 999, epoch: epoch}, batch{values: vals(10)})
+				k.known[key{"t", 0}] = fakeLeader{2, 6}
+				p := open(t, x, 0, 1000, 5)
+				if epoch == 5 {
+					same(t, offsets(t, p, 1010), seq(1000, 1010))
+					return
+				}
+				check(t, p)
+			})
+		}
+	})
 	t.Run("clean", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			fill(k)

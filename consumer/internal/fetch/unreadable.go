@@ -23,8 +23,8 @@ const (
 	tooLargeAgain = time.Minute
 )
 
-// An UnreadableError names a record batch that can't be read: sarama can't decode it, or an answer with it is larger than
-// sarama.MaxResponseSize. It wraps [ErrUnreadable].
+// An UnreadableError names a record batch that can't be read: it is not as it should be, it is larger than Options.MaxBatchBytes when
+// it is decompressed, or an answer with it is larger than sarama.MaxResponseSize. It wraps [ErrUnreadable].
 type UnreadableError struct {
 	Topic     string
 	Partition int32
@@ -33,7 +33,7 @@ type UnreadableError struct {
 	Size      int   // the bytes of the answer if it is too large, else 0
 	Limit     int32 // sarama.MaxResponseSize when the answer was too large
 
-	cause  error     // sarama's error
+	cause  error     // why it can't be read
 	at     time.Time // when Kafka was last asked for the batch
 	leader Node      // the broker that has sent it
 	epoch  int32     // that leader's epoch
@@ -45,7 +45,10 @@ func (e *UnreadableError) Error() string { return e.Operation().Error() }
 // Operation is for operr.
 func (e *UnreadableError) Operation() *operr.Error {
 	why := fmt.Sprintf("%v: %v: let another replica lead, or go on at %d: %s", ErrUnreadable, e.cause, e.Next, runbook)
-	if e.Size > 0 {
+	switch {
+	case errors.Is(e.cause, errTooLarge):
+		why = fmt.Sprintf("%v: %v: set that to more, or go on at %d: %s", ErrUnreadable, e.cause, e.Next, runbook)
+	case e.Size > 0:
 		why = fmt.Sprintf("%v: the answer has %d bytes, and sarama.MaxResponseSize is %d: set that variable to more, or go on at %d: %s",
 			ErrUnreadable, e.Size, e.Limit, e.Next, runbook)
 	}
@@ -55,14 +58,14 @@ func (e *UnreadableError) Operation() *operr.Error {
 // runbook says what to do about a batch that can't be read.
 const runbook = `docs/operating.md, "A batch that can't be read"`
 
-// Unwrap returns [ErrUnreadable] and sarama's error.
+// Unwrap returns [ErrUnreadable] and why.
 func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.cause} }
 
-// hunt is the search for a record batch that can't be read. sarama decodes a whole answer or nothing of it. So the partition is
-// fetched alone, with fewer and fewer bytes: a broker ends an answer at the size that was asked for, and sends one batch whole at
-// least (KIP-74). In this way the messages before the batch are handed out. When the batch is the next one, the first offset behind
-// it is searched, to which somebody may have the group go. So the search must not take a later batch that can't be read for this one:
-// there may be good ones between. The fetcher's mu guards a hunt.
+// hunt is the search for a record batch that can't be read. If a whole answer can't be decoded, the partition is fetched alone, with
+// fewer and fewer bytes: a broker ends an answer at the size that was asked for, and sends one batch whole at least (KIP-74). In this
+// way the messages before the batch are handed out. When the batch is the next one, the first offset behind it is searched, to which
+// somebody may have the group go. Its header may be spoilt, too, so requests for offsets behind it say where the next one begins. The
+// search must not take a later batch that can't be read for this one: there may be good ones between. The fetcher's mu guards a hunt.
 type hunt struct {
 	within int   // the batch begins within so many bytes from the position
 	found  bool  // the position is in the batch
@@ -70,13 +73,13 @@ type hunt struct {
 	size   int   // the bytes of the answer with the batch, if they are too many; else 0
 
 	// The fields below are for the search behind the batch.
-	bytes int   // the bytes of the answer with the batch
+	bytes int   // the bytes of the batch, or of the answer with it
 	low   int64 // the last offset that is known to be in the batch
 	high  int64 // one above low that is not; -1 as long as none is known
 	steps int   // how many offsets were tried that are in the batch
 }
 
-// isOf returns whether the answer that could not be decoded has the batch of this hunt, and not a later one. sarama's text has both
+// isOf returns whether the answer that could not be decoded has the batch of this hunt, and not a later one. The text has both
 // checksums if they differ, the one in the batch and the one computed. Other texts say less, so then the sizes must be equal, too.
 func (h *hunt) isOf(err error, size int) bool {
 	text := err.Error()
@@ -97,13 +100,36 @@ func (h *hunt) ask(position int64) (offset int64, size int) {
 
 // undecodable acts on an answer to a request for the partition alone that could not be decoded. received is the number of its bytes.
 func (p *Partition) undecodable(e *entry, err error, received int64) {
-	p.countFailure(err)
 	tooLarge := sizeTooLarge(err)
 	size := max(int(received), tooLarge)
 	single := e.size == 1 || size > e.size+e.size/4+slack // the answer has no more than one batch
-	switch h := p.hunt; {
-	case e.check != nil:
+	if e.check != nil {
+		p.countFailure(err)
 		p.checkLess(e)
+		return
+	}
+	p.cantRead(e, err, size, tooLarge, single)
+}
+
+// spoilt acts on an answer that begins with a record batch that can't be read.
+func (p *Partition) spoilt(e *entry, err error) {
+	if e.check != nil { // there is nothing to compare
+		p.countFailure(err)
+		p.check = nil
+		return
+	}
+	size := 0
+	if bad, ok := errors.AsType[*spoiltError](err); ok {
+		size = bad.size
+	}
+	p.cantRead(e, err, size, 0, true)
+}
+
+// cantRead acts on size bytes that could not be read. single says that they are no more than one batch; tooLarge is their number if
+// that is why.
+func (p *Partition) cantRead(e *entry, err error, size, tooLarge int, single bool) {
+	p.countFailure(err)
+	switch h := p.hunt; {
 	case h != nil && h.found:
 		if h.isOf(err, size) {
 			h.low = e.ask
@@ -157,13 +183,32 @@ func (e *UnreadableError) isOf(p *Partition) bool {
 
 // give ends reading at the batch that can't be read. next is the offset behind it.
 func (p *Partition) give(next int64) {
-	e := &UnreadableError{
-		Topic: p.topic, Partition: p.id, First: p.position, Next: next, Size: p.hunt.size, Limit: sarama.MaxResponseSize,
-		cause: p.hunt.cause, at: time.Now(), leader: p.node.at, epoch: p.leaderEpoch,
+	h := p.hunt
+	p.giveUp(&UnreadableError{First: p.position, Next: next, Size: h.size, Limit: sarama.MaxResponseSize, cause: h.cause})
+}
+
+// giveUp ends reading at a batch that can't be read, and drops what waits behind it.
+func (p *Partition) giveUp(e *UnreadableError) {
+	e.Topic, e.Partition, e.at, e.epoch = p.topic, p.id, time.Now(), p.leaderEpoch
+	if p.node != nil {
+		e.leader = p.node.at
 	}
 	p.of.unreadable[key{p.topic, p.id}] = e
 	p.hunt = nil
 	p.fail(e)
+}
+
+// spoiltInHand ends reading at the batch that Next has begun to hand out, and returns the error of Next. Kafka's checksum of the batch
+// is right, and so is its header.
+func (p *Partition) spoiltInHand(at int64, err error) error {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if !p.closed && p.seen == p.seeks {
+		p.queue, p.buffered = nil, 0
+		p.countFailure(err)
+		p.giveUp(&UnreadableError{First: at, Next: p.hand.last + 1, cause: err})
+	}
+	return p.err
 }
 
 // expect prepares for a batch that could not be read when the partition was open before: it is fetched alone, and with no more than
@@ -176,11 +221,16 @@ func (p *Partition) expect() {
 	switch {
 	case known.First > p.position:
 		p.alone = true
-	case known.Size > 0 && known.Limit == sarama.MaxResponseSize && time.Since(known.at) < tooLargeAgain:
+	case known.isTooLarge() && time.Since(known.at) < tooLargeAgain:
 		p.fail(known)
 	default:
 		p.hunt = &hunt{within: 1}
 	}
+}
+
+// isTooLarge returns whether the batch is larger than a limit of the program that has not changed.
+func (e *UnreadableError) isTooLarge() bool {
+	return e.Size > 0 && e.Limit == sarama.MaxResponseSize || errors.Is(e.cause, errTooLarge)
 }
 
 // probed acts on an answer to the search behind the batch that could be decoded.
@@ -199,33 +249,29 @@ func (p *Partition) went(received int64, moved bool) {
 	}
 }
 
-// isBeforeUnreadable returns whether the position is before a batch that could not be read. It forgets
-// the batch when the position has passed it, and when the log ends before it, as that of a topic that was made anew does.
+// isBeforeUnreadable returns whether a batch that could not be read is still to be fetched.
 func (p *Partition) isBeforeUnreadable() bool {
+	known := p.known()
+	return known != nil && known.First >= p.position
+}
+
+// known returns the batch that could not be read; nil if there is none. It forgets the batch when what is behind it was handed out,
+// and when the log ends before it, as that of a topic that was made anew does.
+func (p *Partition) known() *UnreadableError {
 	if len(p.of.unreadable) == 0 {
-		return false
+		return nil
 	}
 	k := key{p.topic, p.id}
 	known := p.of.unreadable[k]
-	if known != nil && (known.First < p.position || known.First >= p.end) {
+	if known != nil && (known.First < p.handed || known.First >= p.end) {
 		delete(p.of.unreadable, k)
-		return false
+		return nil
 	}
-	return known != nil
+	return known
 }
 
 // forgetUnreadable forgets the batch that could not be read, because the log is not the one that had it.
 func (p *Partition) forgetUnreadable() { delete(p.of.unreadable, key{p.topic, p.id}) }
-
-// firstOffset returns the first offset of the records in a block, or other if it has none.
-func firstOffset(block *sarama.FetchResponseBlock, other int64) int64 {
-	for _, records := range block.RecordsSet {
-		if b := records.RecordBatch; b != nil {
-			return b.FirstOffset
-		}
-	}
-	return other
-}
 
 // sizeTooLarge returns the size of an answer that sarama has not read because it is larger than sarama.MaxResponseSize; 0 if err
 // says something else. sarama has the size in the text alone.

@@ -1,0 +1,259 @@
+package fetch
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+const (
+	batchHeader = 61 // bytes of a record batch before its records
+	crcFrom     = 21 // where in a record batch the bytes begin that its checksum is of
+	minRecord   = 7  // bytes of the smallest record
+
+	// The attributes of a record batch.
+	codecMask     = 7
+	logAppendTime = 1 << 3
+	transactional = 1 << 4
+	control       = 1 << 5
+)
+
+var (
+	// errCorrupt says that a record batch is not as Kafka's protocol has it.
+	errCorrupt = errors.New("malformed")
+	// errLegacy says that messages have a format before record batches.
+	errLegacy = errors.New("a message of a format before record batches")
+)
+
+// recordBatch is a record batch: its header, and its records as they came, compressed or not.
+type recordBatch struct {
+	first, last        int64 // its offsets
+	epoch              int32 // the leader epoch
+	count              int32 // of the records
+	firstTime, maxTime int64 // timestamps in ms; below 0 for none
+	producer           int64
+	attributes         int16
+	partial            bool   // the records did not come as a whole
+	records            []byte // nil if partial
+	size               int    // bytes of the whole batch
+}
+
+func (b *recordBatch) is(attribute int16) bool { return b.attributes&attribute != 0 }
+
+func (b *recordBatch) codec() sarama.CompressionCodec {
+	return sarama.CompressionCodec(b.attributes & codecMask)
+}
+
+// spoiltError says that a record batch can't be read, but not which: the texts of two equal batches are equal.
+type spoiltError struct {
+	err  error
+	size int // bytes of the batch
+}
+
+func (e *spoiltError) Error() string { return e.err.Error() }
+func (e *spoiltError) Unwrap() error { return e.err }
+
+// spoilt returns the error of a batch that is not as it should be.
+func (b *recordBatch) spoilt(format string, args ...any) error {
+	return &spoiltError{fmt.Errorf("%w record batch of %d bytes: %s", errCorrupt, b.size, fmt.Sprintf(format, args...)), b.size}
+}
+
+// split finds the record batches of a partition. The last one may have come in part; its header is enough for some. An error is of
+// the first batch that is not in p.batches.
+func (p *part) split() error {
+	for raw := p.records; len(raw) > 16; {
+		format := raw[16]
+		if format < 2 {
+			return errLegacy
+		}
+		length := int64(binary.BigEndian.Uint32(raw[8:])) + 12
+		b := recordBatch{size: int(min(length, math.MaxInt32))}
+		switch {
+		case format > 2:
+			return b.spoilt("format %d", format)
+		case length < batchHeader || length > math.MaxInt32:
+			return b.spoilt("length")
+		case len(raw) < batchHeader:
+			return nil
+		}
+		b.read(raw)
+		if b.partial = b.size > len(raw); b.partial {
+			p.batches = append(p.batches, b)
+			return nil
+		}
+		want, got := binary.BigEndian.Uint32(raw[17:]), crc32.Checksum(raw[crcFrom:b.size], crc32.MakeTable(crc32.Castagnoli))
+		if want != got {
+			// As sarama says it, which decodes answers with messages of older formats.
+			return &spoiltError{sarama.PacketDecodingError{Info: fmt.Sprintf("CRC didn't match expected %#x got %#x", want, got)}, b.size}
+		}
+		if b.first < 0 || b.last < b.first || b.first > math.MaxInt64-2*math.MaxInt32 || b.count < 0 {
+			return b.spoilt("%d records, offsets %d to %d", b.count, b.first, b.last)
+		}
+		b.records = raw[batchHeader:b.size:b.size]
+		p.batches = append(p.batches, b)
+		raw = raw[b.size:]
+	}
+	return nil
+}
+
+// read reads the header of a batch.
+func (b *recordBatch) read(raw []byte) {
+	i32 := func(at int) int32 { return int32(binary.BigEndian.Uint32(raw[at:])) }
+	i64 := func(at int) int64 { return int64(binary.BigEndian.Uint64(raw[at:])) }
+	b.first, b.epoch, b.attributes = i64(0), i32(12), int16(binary.BigEndian.Uint16(raw[21:]))
+	b.last, b.firstTime, b.maxTime, b.producer, b.count = b.first+int64(i32(23)), i64(27), i64(35), i64(43), i32(57)
+}
+
+// time returns the timestamp of the batch that says most of its first record; below 0 for none.
+func (b *recordBatch) time() int64 {
+	if b.is(logAppendTime) {
+		return b.maxTime
+	}
+	return b.firstTime
+}
+
+// timeOf returns the time of a timestamp in ms; the zero time if it is below 0.
+func timeOf(timestamp int64) time.Time {
+	if timestamp < 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(timestamp)
+}
+
+// unpacked is what is left of a record batch that is being handed out.
+type unpacked struct {
+	recordBatch
+	raw  []byte // its records, decompressed; nil when nothing is left
+	pos  int    // where in raw the next record begins
+	left int32  // the number of records from there on
+}
+
+// open prepares for the first record. raw is the records of b, decompressed.
+func (u *unpacked) open(b *recordBatch, raw []byte) error {
+	if b.count < 0 || int(b.count) > len(raw)/minRecord {
+		return b.spoilt("%d records in %d bytes", b.count, len(raw))
+	}
+	*u = unpacked{recordBatch: *b, raw: raw, left: b.count}
+	return nil
+}
+
+// makeRoom gives out room for the records that are left, and for so many that wait behind them, as far as limit allows.
+func (u *unpacked) makeRoom(out *Batch, limit, waiting int) {
+	if out.Messages == nil {
+		each := messageOverhead + (len(u.raw)-u.pos)/max(int(u.left), 1)
+		out.Messages = make([]sarama.ConsumerMessage, 0, min(int(u.left)+waiting, limit/each+1))
+	}
+}
+
+// decode appends records as messages, as long as there is room in the capacity of out.Messages and out.size is below limit. It
+// leaves out an offset that does not grow, because the readers of the messages rely on their order. Keys, values and headers are
+// parts of raw. Their capacity ends with them: a handler that appends to one of them gets a copy.
+func (u *unpacked) decode(out *Batch, p *Partition, limit int) error {
+	messages, raw, pos := out.Messages, u.raw, u.pos
+	none, appended := []*sarama.RecordHeader{}, u.is(logAppendTime)
+	stamp := timeOf(u.maxTime)
+	for ; u.left > 0 && len(messages) < cap(messages) && out.size < limit; u.left-- {
+		length, from := varint(raw, pos)
+		if length < minRecord-1 || length > int64(len(raw)-from) {
+			return u.ends(out, messages)
+		}
+		end := from + int(length)
+		rec := raw[:end:end]
+		timestamp, i := varint(rec, from+1) // behind the attributes, of which there are none
+		delta, i := varint(rec, i)
+		key, i := span(rec, i)
+		value, i := span(rec, i)
+		headers, i := varint(rec, i)
+		if i > end || delta < 0 || delta > math.MaxInt32 || headers < 0 || headers > int64(end-i)/2 {
+			return u.ends(out, messages)
+		}
+		list := none
+		if headers > 0 {
+			if list, i = readHeaders(rec, i, int(headers)); list == nil {
+				return u.ends(out, messages)
+			}
+		}
+		if i != end {
+			return u.ends(out, messages)
+		}
+		pos = end
+		offset := u.first + delta
+		if offset < out.Next {
+			continue
+		}
+		out.Next = offset + 1
+		// In place: appending a literal would copy it once more, and this is the hot path.
+		messages = messages[:len(messages)+1]
+		m := &messages[len(messages)-1]
+		m.Topic, m.Partition, m.Offset, m.Key, m.Value, m.Headers, m.Timestamp = p.topic, p.id, offset, key, value, list, stamp
+		if !appended {
+			m.Timestamp = timeOf(u.firstTime + timestamp)
+		}
+		out.size += messageOverhead + int(length) + headerOverhead*int(headers)
+	}
+	out.Messages, u.pos = messages, pos
+	if u.left > 0 {
+		return nil
+	}
+	if pos != len(raw) {
+		return u.ends(out, messages)
+	}
+	u.raw = nil
+	return nil
+}
+
+// ends returns the error of records that do not end where they should. The messages before are kept.
+func (u *unpacked) ends(out *Batch, messages []sarama.ConsumerMessage) error {
+	out.Messages, u.raw = messages, nil
+	return u.spoilt("its records do not fit into its %d bytes", u.size)
+}
+
+// varint reads a varint at pos, and returns the position behind it. That is behind the end of b if b has no whole one there.
+func varint(b []byte, pos int) (v int64, next int) {
+	if pos < len(b) && b[pos] < 0x80 {
+		return int64(b[pos]>>1) ^ -int64(b[pos]&1), pos + 1
+	}
+	return longVarint(b, pos)
+}
+
+func longVarint(b []byte, pos int) (v int64, next int) {
+	if pos < len(b) {
+		if v, n := binary.Varint(b[pos:]); n > 0 {
+			return v, pos + n
+		}
+	}
+	return 0, len(b) + 1
+}
+
+// span reads a length and that many bytes at pos, nil for the length -1, and returns the position behind them. That is behind the
+// end of b if b does not have them.
+func span(b []byte, pos int) (s []byte, next int) {
+	n, pos := varint(b, pos)
+	switch {
+	case n == -1:
+		return nil, pos
+	case n < 0 || n > int64(len(b)-pos):
+		return nil, len(b) + 1
+	}
+	next = pos + int(n)
+	return b[pos:next:next], next
+}
+
+// readHeaders reads n headers at pos; nil if they are not there. A header has two bytes at least.
+func readHeaders(b []byte, pos, n int) (list []*sarama.RecordHeader, next int) {
+	all, out := make([]sarama.RecordHeader, n), make([]*sarama.RecordHeader, n)
+	for i := range all {
+		all[i].Key, pos = span(b, pos)
+		all[i].Value, pos = span(b, pos)
+		out[i] = &all[i]
+	}
+	if pos > len(b) {
+		return nil, pos
+	}
+	return out, pos
+}

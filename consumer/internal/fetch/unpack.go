@@ -1,0 +1,183 @@
+package fetch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/IBM/sarama"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy/xerial"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+const (
+	// defaultMaxBatch is the default of Options.MaxBatchBytes.
+	defaultMaxBatch = 64 << 20
+	// maxScratch bounds the memory for decompressed bytes that is kept for the next batch.
+	maxScratch = 4 << 20
+	// minScratch is the least room for bytes that are decompressed in one step.
+	minScratch = 64 << 10
+)
+
+// errTooLarge says that a record batch is larger than the limit when it is decompressed.
+var errTooLarge = errors.New("decompresses to more than the limit")
+
+// unpacker decompresses record batches, to no more than limit bytes each. Its methods may be called concurrently.
+type unpacker struct {
+	limit  int
+	option string // what the limit is from
+
+	scratch, gzip, lz4 sync.Pool
+	zstd               sync.Pool // decoders that bound windows by the limit, too
+	wideZstd           sync.Pool // for batches that say their window is larger, as small ones of level 22 do
+}
+
+// newUnpacker returns an unpacker for the smaller of the limits of Options and of sarama, where 0 is no limit.
+func newUnpacker(maxBatch int) *unpacker {
+	u := &unpacker{limit: maxBatch, option: "Options.MaxBatchBytes"}
+	if most := int(sarama.MaxDecompressedBatchSize); most > 0 && most < maxBatch {
+		u.limit, u.option = most, "sarama.MaxDecompressedBatchSize"
+	}
+	return u
+}
+
+// unpack returns the records of a batch. They have memory of their own if they were compressed.
+func (u *unpacker) unpack(b *recordBatch) ([]byte, error) {
+	if b.codec() == sarama.CompressionNone {
+		return b.records, nil
+	}
+	memory, ok := u.scratch.Get().(*[]byte)
+	if !ok {
+		memory = new([]byte)
+	}
+	raw, err := u.decompress(b, (*memory)[:0])
+	var own []byte
+	switch {
+	case errors.Is(err, errTooLarge):
+		err = &spoiltError{fmt.Errorf("record batch of %d bytes %w, %s, which is %d bytes", b.size, errTooLarge, u.option, u.limit), b.size}
+	case err != nil:
+		err = b.spoilt("%v: %v", b.codec(), err)
+	default:
+		own = append([]byte(nil), raw...)
+	}
+	if cap(raw) <= maxScratch { // one large batch is not to stay in memory
+		*memory = raw[:0]
+		u.scratch.Put(memory)
+	}
+	return own, err
+}
+
+// verify returns the error that reading a batch ends with.
+func (u *unpacker) verify(b *recordBatch) error {
+	raw, err := u.unpack(b)
+	if err != nil {
+		return err
+	}
+	var rest unpacked
+	messages := make([]sarama.ConsumerMessage, 0, 64)
+	for err = rest.open(b, raw); err == nil && rest.raw != nil; {
+		err = rest.decode(&Batch{Messages: messages}, &Partition{}, maxHandOut)
+	}
+	return err
+}
+
+// decompress returns the records of a batch in memory, or in larger memory. That is returned with an error, too.
+func (u *unpacker) decompress(b *recordBatch, memory []byte) ([]byte, error) {
+	switch b.codec() {
+	case sarama.CompressionGZIP:
+		z, ok := u.gzip.Get().(*gzip.Reader)
+		if !ok {
+			z = new(gzip.Reader)
+		}
+		defer u.gzip.Put(z)
+		if err := z.Reset(bytes.NewReader(b.records)); err != nil {
+			return memory, err
+		}
+		return u.readAll(z, memory)
+	case sarama.CompressionLZ4:
+		z, ok := u.lz4.Get().(*lz4.Reader)
+		if !ok {
+			z = lz4.NewReader(nil)
+		}
+		defer u.lz4.Put(z)
+		z.Reset(bytes.NewReader(b.records))
+		return u.readAll(z, memory)
+	case sarama.CompressionZSTD:
+		out, err := decodeZstd(&u.zstd, zstd.WithDecoderMaxMemory(uint64(u.limit)), b.records, memory)
+		switch {
+		case errors.Is(err, zstd.ErrDecoderSizeExceeded):
+			return out, errTooLarge
+		case errors.Is(err, zstd.ErrWindowSizeExceeded):
+			return u.grow(memory, nil, func(to []byte) ([]byte, error) {
+				return decodeZstd(&u.wideZstd, zstd.WithDecodeAllCapLimit(true), b.records, to)
+			})
+		}
+		return out, err
+	case sarama.CompressionSnappy:
+		return u.grow(memory, xerial.ErrDstTooSmall, func(to []byte) ([]byte, error) { return xerial.DecodeCapped(to, b.records) })
+	default:
+		return memory, fmt.Errorf("no such compression: %d", b.codec())
+	}
+}
+
+// decodeZstd decompresses with a decoder of a pool, or one with an option. A decoder keeps what it has decoded last in memory, so one of
+// a large batch does not stay.
+func decodeZstd(pool *sync.Pool, opt zstd.DOption, compressed, to []byte) ([]byte, error) {
+	d, ok := pool.Get().(*zstd.Decoder)
+	if !ok {
+		var err error
+		if d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), opt); err != nil {
+			return to, err
+		}
+	}
+	out, err := d.DecodeAll(compressed, to)
+	if cap(out) <= maxScratch {
+		pool.Put(d)
+	}
+	return out, err
+}
+
+// readAll appends all that r has to memory.
+func (u *unpacker) readAll(r io.Reader, memory []byte) ([]byte, error) {
+	for {
+		if cap(memory)-len(memory) < minScratch {
+			memory = slices.Grow(memory, max(min(len(memory), u.limit-len(memory)), minScratch))
+		}
+		n, err := r.Read(memory[len(memory):cap(memory)])
+		memory = memory[:len(memory)+n]
+		switch {
+		case len(memory) > u.limit:
+			return memory, errTooLarge
+		case errors.Is(err, io.EOF):
+			return memory, nil
+		case err != nil:
+			return memory, err
+		}
+	}
+}
+
+// grow calls decode with memory, and with larger and larger memory while its error is tooSmall. Nothing says how large it must be but
+// the compressed bytes, which may be hostile. If tooSmall is nil, each error counts: zstd has several for memory that is too small.
+func (u *unpacker) grow(memory []byte, tooSmall error, decode func(to []byte) ([]byte, error)) ([]byte, error) {
+	for size := min(max(cap(memory), minScratch), u.limit); ; {
+		memory = slices.Grow(memory[:0], size)
+		out, err := decode(memory[:0:size])
+		switch {
+		case err == nil:
+			return out, nil
+		case tooSmall != nil && !errors.Is(err, tooSmall):
+			return memory, err
+		case size == u.limit:
+			return memory, errTooLarge
+		case size < u.limit/4:
+			size *= 4
+		default:
+			size = u.limit
+		}
+	}
+}
