@@ -239,6 +239,7 @@ func (p *Partition) unpack(out *Batch) error {
 	raw, err := p.of.settings.unpacker.unpack(b)
 	if err == nil {
 		err = p.rest.open(b, raw)
+		p.rest.by = p.of.settings.unpacker
 	}
 	if err == nil {
 		out.setLeaderEpoch(b.first, b.epoch)

@@ -52,7 +52,8 @@ func (b *recordBatch) codec() sarama.CompressionCodec {
 // spoiltError says that a record batch can't be read, but not which: the texts of two equal batches are equal.
 type spoiltError struct {
 	err  error
-	size int // bytes of the batch
+	size int   // bytes of the batch
+	next int64 // the offset behind the batch; 0 if its header can't be relied on
 }
 
 func (e *spoiltError) Error() string { return e.err.Error() }
@@ -60,7 +61,16 @@ func (e *spoiltError) Unwrap() error { return e.err }
 
 // spoilt returns the error of a batch that is not as it should be.
 func (b *recordBatch) spoilt(format string, args ...any) error {
-	return &spoiltError{fmt.Errorf("%w record batch of %d bytes: %s", errCorrupt, b.size, fmt.Sprintf(format, args...)), b.size}
+	return b.because(fmt.Errorf("%w record batch of %d bytes: %s", errCorrupt, b.size, fmt.Sprintf(format, args...)))
+}
+
+// because returns the error of a batch that can't be read because of err. split sets records when it has found the checksum right.
+func (b *recordBatch) because(err error) error {
+	e := &spoiltError{err: err, size: b.size}
+	if b.records != nil {
+		e.next = b.last + 1
+	}
+	return e
 }
 
 // split finds the record batches of a partition. The last one may have come in part; its header is enough for some. An error is of
@@ -89,9 +99,9 @@ func (p *part) split() error {
 		want, got := binary.BigEndian.Uint32(raw[17:]), crc32.Checksum(raw[crcFrom:b.size], crc32.MakeTable(crc32.Castagnoli))
 		if want != got {
 			// As sarama says it, which decodes answers with messages of older formats.
-			return &spoiltError{sarama.PacketDecodingError{Info: fmt.Sprintf("CRC didn't match expected %#x got %#x", want, got)}, b.size}
+			return b.because(sarama.PacketDecodingError{Info: fmt.Sprintf("CRC didn't match expected %#x got %#x", want, got)})
 		}
-		if b.first < 0 || b.last < b.first || b.first > math.MaxInt64-2*math.MaxInt32 || b.count < 0 {
+		if b.first < 0 || b.last < b.first || b.first > math.MaxInt64-2*math.MaxInt32 || b.count < 0 || b.count > 0 && b.size == batchHeader {
 			return b.spoilt("%d records, offsets %d to %d", b.count, b.first, b.last)
 		}
 		b.records = raw[batchHeader:b.size:b.size]
@@ -131,6 +141,8 @@ type unpacked struct {
 	raw  []byte // its records, decompressed; nil when nothing is left
 	pos  int    // where in raw the next record begins
 	left int32  // the number of records from there on
+
+	by *unpacker // bounds the headers of a record; nil for no bound
 }
 
 // open prepares for the first record. raw is the records of b, decompressed.
@@ -169,8 +181,12 @@ func (u *unpacked) decode(out *Batch, p *Partition, limit int) error {
 		key, i := span(rec, i)
 		value, i := span(rec, i)
 		headers, i := varint(rec, i)
-		if i > end || delta < 0 || delta > math.MaxInt32 || headers < 0 || headers > int64(end-i)/2 {
+		if i > end || delta < 0 || delta > u.last-u.first || headers < 0 || headers > int64(end-i)/2 {
 			return u.ends(out, messages)
+		}
+		if u.by != nil && headers > int64(u.by.limit/headerOverhead) { // two bytes of a batch make a header of 56 in memory
+			out.Messages, u.raw = messages, nil
+			return u.by.tooLarge(&u.recordBatch)
 		}
 		list := none
 		if headers > 0 {

@@ -32,9 +32,9 @@ type unpacker struct {
 	limit  int
 	option string // what the limit is from
 
-	scratch, gzip, lz4 sync.Pool
-	zstd               sync.Pool // decoders that bound windows by the limit, too
-	wideZstd           sync.Pool // for batches that say their window is larger, as small ones of level 22 do
+	scratch, gzip sync.Pool
+	zstd          sync.Pool // decoders that bound windows by the limit, too
+	wideZstd      sync.Pool // for batches that say their window is larger, as small ones of level 22 do
 }
 
 // newUnpacker returns an unpacker for the smaller of the limits of Options and of sarama, where 0 is no limit.
@@ -48,8 +48,11 @@ func newUnpacker(maxBatch int) *unpacker {
 
 // unpack returns the records of a batch. They have memory of their own if they were compressed.
 func (u *unpacker) unpack(b *recordBatch) ([]byte, error) {
-	if b.codec() == sarama.CompressionNone {
+	switch codec := b.codec(); {
+	case codec == sarama.CompressionNone:
 		return b.records, nil
+	case codec > sarama.CompressionZSTD: // has no String
+		return nil, b.spoilt("no such compression: %d", codec)
 	}
 	memory, ok := u.scratch.Get().(*[]byte)
 	if !ok {
@@ -59,7 +62,7 @@ func (u *unpacker) unpack(b *recordBatch) ([]byte, error) {
 	var own []byte
 	switch {
 	case errors.Is(err, errTooLarge):
-		err = &spoiltError{fmt.Errorf("record batch of %d bytes %w, %s, which is %d bytes", b.size, errTooLarge, u.option, u.limit), b.size}
+		err = u.tooLarge(b)
 	case err != nil:
 		err = b.spoilt("%v: %v", b.codec(), err)
 	default:
@@ -72,6 +75,11 @@ func (u *unpacker) unpack(b *recordBatch) ([]byte, error) {
 	return own, err
 }
 
+// tooLarge returns the error of a batch that takes more memory than the limit.
+func (u *unpacker) tooLarge(b *recordBatch) error {
+	return b.because(fmt.Errorf("record batch of %d bytes %w, %s, which is %d bytes", b.size, errTooLarge, u.option, u.limit))
+}
+
 // verify returns the error that reading a batch ends with.
 func (u *unpacker) verify(b *recordBatch) error {
 	raw, err := u.unpack(b)
@@ -80,7 +88,8 @@ func (u *unpacker) verify(b *recordBatch) error {
 	}
 	var rest unpacked
 	messages := make([]sarama.ConsumerMessage, 0, 64)
-	for err = rest.open(b, raw); err == nil && rest.raw != nil; {
+	err = rest.open(b, raw)
+	for rest.by = u; err == nil && rest.raw != nil; {
 		err = rest.decode(&Batch{Messages: messages}, &Partition{}, maxHandOut)
 	}
 	return err
@@ -100,13 +109,8 @@ func (u *unpacker) decompress(b *recordBatch, memory []byte) ([]byte, error) {
 		}
 		return u.readAll(z, memory)
 	case sarama.CompressionLZ4:
-		z, ok := u.lz4.Get().(*lz4.Reader)
-		if !ok {
-			z = lz4.NewReader(nil)
-		}
-		defer u.lz4.Put(z)
-		z.Reset(bytes.NewReader(b.records))
-		return u.readAll(z, memory)
+		// A new one for each batch: one that is reset has what a frame of linked blocks refers to from the batch before.
+		return u.readAll(lz4.NewReader(bytes.NewReader(b.records)), memory)
 	case sarama.CompressionZSTD:
 		out, err := decodeZstd(&u.zstd, zstd.WithDecoderMaxMemory(uint64(u.limit)), b.records, memory)
 		switch {
@@ -118,10 +122,8 @@ func (u *unpacker) decompress(b *recordBatch, memory []byte) ([]byte, error) {
 			})
 		}
 		return out, err
-	case sarama.CompressionSnappy:
+	default: // snappy
 		return u.grow(memory, xerial.ErrDstTooSmall, func(to []byte) ([]byte, error) { return xerial.DecodeCapped(to, b.records) })
-	default:
-		return memory, fmt.Errorf("no such compression: %d", b.codec())
 	}
 }
 

@@ -118,11 +118,16 @@ func (p *Partition) spoilt(e *entry, err error) {
 		p.check = nil
 		return
 	}
-	size := 0
-	if bad, ok := errors.AsType[*spoiltError](err); ok {
-		size = bad.size
+	bad, ok := errors.AsType[*spoiltError](err)
+	if !ok {
+		bad = &spoiltError{}
 	}
-	p.cantRead(e, err, size, 0, true)
+	if bad.next > p.position && !e.probes && !e.follower { // the header says what is behind the batch: a search could take an equal one for it
+		p.countFailure(err)
+		p.giveUp(&UnreadableError{First: p.position, Next: bad.next, cause: err})
+		return
+	}
+	p.cantRead(e, err, bad.size, 0, true)
 }
 
 // cantRead acts on size bytes that could not be read. single says that they are no more than one batch; tooLarge is their number if
