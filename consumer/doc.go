@@ -202,8 +202,9 @@
 //     until the buffer has room. Record batches wait there as they came, compressed or not. All buffers of a member together hold at
 //     most Options.BufferBytes, and each at most four times Config.Consumer.Fetch.Default; only a record batch that is larger than a
 //     partition's share exceeds that. On top come, for each partition, the record batch whose messages are being handed out, which is
-//     not larger than Options.MaxBatchBytes when it is decompressed, and for each connection the answer that is being read: half of
-//     BufferBytes at most for all together, if no answer is larger than what was asked for.
+//     not larger than Options.MaxBatchBytes when it is decompressed, and for each connection memory for an answer, which it keeps: as
+//     much as BufferBytes at most for all together, if no answer is larger than what was asked for; for a minute more after
+//     partitions have moved to other brokers.
 //   - Opening a partition does not wait for a long poll. A broker that is silent for 5 s while an answer is due is asked on
 //     another connection; the connection to one that sends slowly is kept. A broker that is slow to answer, as with tiered storage,
 //     gets more time when 5 s were too little, up to Config.Net.ReadTimeout; partitions that move away from it meanwhile are read
@@ -214,7 +215,8 @@
 //     first offset that was written anew. The leader epoch is committed with the position (Config.Version 2.1 or newer), so the
 //     next owner compares too, as does a member that was restarted.
 //   - A record batch that can't be decoded, or is larger than sarama.MaxResponseSize, or than Options.MaxBatchBytes when it is
-//     decompressed, ends its partition ([ErrUnreadable]) when the messages before it were handed out. Nothing is passed over: docs/operating.md says how to go on behind the batch.
+//     decompressed, ends its partition ([ErrUnreadable]) when the messages before it were handed out. Nothing is passed over:
+//     docs/operating.md says how to go on behind the batch.
 //   - A partition that makes no progress for 30 s although it has messages to read is fetched anew, once a minute at most;
 //     kiel_consumer_fetch_resets_total counts that. An answer that takes long is no lack of progress.
 //

@@ -153,7 +153,7 @@ type Options struct {
 
 	// MaxBatchBytes bounds a record batch when it is decompressed, in bytes. One that is larger closes its partition alone, with an
 	// [ErrUnreadable] that names its offset, its size and this option. sarama.MaxDecompressedBatchSize counts as well, if it is set when
-	// the member joins. 0 is 64 MiB. The limit does not hold for messages of formats before record batches.
+	// the member joins. A compressed message of a format before record batches counts as a batch. 0 is 64 MiB.
 	MaxBatchBytes int
 
 	// ReopenPartition says what happens when a handler, a ConsumeClaim or a function given to Run, returns while its messages are

@@ -16,12 +16,12 @@ type result struct {
 	err      error
 	got      []stretch // what waits to be handed out
 	next     int64     // the position after got; the position asked for if no offset was passed
+	unsure   bool      // whether the first of got can be read decides what the answer says, in a hunt
 	unknown  bool      // the leader epoch before got is not known, contrary to what the request said
 	end      int64     // the high watermark
 	stable   int64     // the last stable offset
 	follower int32     // the follower that the leader names for fetching (KIP-392); -1 for none
 	check    *check    // the next step of the comparison; nil when it is done
-	legacy   bool      // the messages have a format before record batches: sarama decodes them
 	accepted bool      // Kafka has the position, though the comparison is not done
 	past     int64     // the offset up to which the answer shows that the log has no records; 0 if it does not
 	passed   bool      // the comparison is left out, because Kafka does not have the batch to compare; other fields are not set
@@ -31,8 +31,7 @@ type result struct {
 
 // stretch is a part of the log that waits to be handed out: a record batch as it came, and offsets without messages behind it.
 type stretch struct {
-	recordBatch                          // its records have memory of their own, which no other batch shares; nil for no messages
-	messages    []sarama.ConsumerMessage // messages of a format before record batches, which have no recordBatch
+	recordBatch // its records have memory of their own, which no other batch shares; nil for no messages
 
 	next            int64 // the position after it
 	leaderEpoch     int32 // the leader epoch of the last record batch before next
@@ -44,7 +43,7 @@ type stretch struct {
 // stretchOverhead is how many bytes a record batch that waits takes beside its records.
 const stretchOverhead = 192
 
-func (s *stretch) isEmpty() bool { return s.records == nil && s.messages == nil }
+func (s *stretch) isEmpty() bool { return s.records == nil }
 
 // extend adds offsets up to next, which have no messages. The record batches from offset from on have leaderEpoch.
 func (s *stretch) extend(next, from int64, leaderEpoch int32) {
@@ -62,9 +61,6 @@ func (e *entry) parse(a *answer, s *settings) result {
 		return r
 	}
 	p := a.parts[key{e.p.topic, e.p.id}]
-	if a.decoded != nil {
-		p = partOf(a.decoded.GetBlock(e.p.topic, e.p.id))
-	}
 	switch {
 	case p == nil && a.throttle > 0:
 		r.err = fmt.Errorf("%w: throttled for %v", errQuota, a.throttle)
@@ -75,12 +71,11 @@ func (e *entry) parse(a *answer, s *settings) result {
 	}
 	r.end, r.stable, r.follower = p.end, p.stable, p.follower
 	spoilt := p.split()
-	p.legacy = p.legacy || errors.Is(spoilt, errLegacy)
 	r.past = p.passed()
 	switch {
 	case p.code != sarama.ErrNoError:
 		r.err = p.code
-	case spoilt != nil && len(p.batches) == 0 && !p.legacy: // else what is before it is handed out first
+	case spoilt != nil && len(p.batches) == 0: // else what is before it is handed out first
 		r.err = &decodingError{spoilt}
 		return r
 	}
@@ -96,14 +91,8 @@ func (e *entry) parse(a *answer, s *settings) result {
 	return r
 }
 
-// read finds the record batches that the isolation level does not hide, and copies them. In a hunt it looks whether the first can
-// be read.
+// read finds the record batches that the isolation level does not hide, and copies them.
 func (r *result) read(e *entry, p *part, s *settings) error {
-	if p.decoded != nil {
-		r.readLegacy(e, p.decoded)
-		return nil
-	}
-	r.legacy = p.legacy && len(p.batches) == 0
 	hidden := hiding(p, s)
 	for i := range p.batches {
 		b := &p.batches[i]
@@ -124,11 +113,7 @@ func (r *result) read(e *entry, p *part, s *settings) error {
 	}
 	if len(r.got) > 0 {
 		r.got[0].unknown = r.unknown
-		if first := &r.got[0]; e.hunts && first.records != nil {
-			if err := s.unpacker.verify(&first.recordBatch); err != nil {
-				return &decodingError{err}
-			}
-		}
+		r.unsure = e.hunts && !r.got[0].isEmpty()
 	}
 	return nil
 }
@@ -236,6 +221,23 @@ func (h *hidden) aborts(b *recordBatch) (bool, error) {
 	return len(key) >= 4 && binary.BigEndian.Uint16(key[2:]) == 0, nil
 }
 
+// verify looks whether the first record batch of a hunt's answer can be read, and then applies the answer. It runs in a goroutine of
+// its own, because a batch may take long to decompress, and others wait for the link's. p is in flight meanwhile.
+func (p *Partition) verify(e entry, r result, received int64) {
+	err := p.of.settings.unpacker.verify(&r.got[0].recordBatch)
+	if err != nil {
+		r.err = &decodingError{err}
+	}
+	p.of.mu.Lock()
+	defer p.of.unlock()
+	if p.turn != e.turn {
+		return
+	}
+	p.flying = nil
+	p.apply(&e, &r, received, time.Now())
+	p.wakeNode()
+}
+
 // apply updates the partition with the result of its entry. received is the number of bytes of the answer. The fetcher's mu is held.
 func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	switch {
@@ -270,16 +272,15 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 		p.decide()
 	}
 	moved, missing := r.next > p.position, p.readable() > e.ask && !p.check.searches()
-	passOn := r.legacy && !e.legacy // the next answer goes to sarama
-	p.quiet, p.legacy = !moved && !missing, r.legacy
+	p.quiet = !moved && !missing
 	switch {
 	case moved:
 		p.push(r.got)
 		if p.share() < e.share {
 			p.trim()
 		}
-		p.alone, p.size = p.isBeforeUnreadable() || r.legacy, 0
-	case passOn, p.check.searches():
+		p.alone, p.size = p.isBeforeUnreadable(), 0
+	case p.check.searches():
 		p.alone = true
 	case missing && e.alone && (p.size >= maxFetch || p.hunt != nil && e.check == nil):
 		p.hunt = nil
@@ -292,7 +293,7 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	default:
 		p.alone, p.size = false, 0
 	}
-	if p.hunt != nil && e.check == nil && !passOn {
+	if p.hunt != nil && e.check == nil {
 		p.went(received, moved)
 	}
 	p.works(moved)

@@ -138,17 +138,19 @@ func (b *batch) encodeLegacy() []byte {
 	}
 	var set []byte
 	for i, v := range b.values {
-		set = append(set, legacyMessage(first+int64(i), 0, []byte("k"), []byte(v))...)
+		set = append(set, legacyMessage(1, first+int64(i), 0, epochTime.UnixMilli(), []byte("k"), []byte(v))...)
 	}
 	if !b.gzip {
 		return set
 	}
-	return legacyMessage(b.end(), 1, nil, zipped(set))
+	return legacyMessage(1, b.end(), 1, epochTime.UnixMilli(), nil, zipped(set))
 }
 
-func legacyMessage(offset int64, attributes byte, key, value []byte) []byte {
-	body := []byte{1, attributes}
-	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.UnixMilli()))
+func legacyMessage(format byte, offset int64, attributes byte, timestamp int64, key, value []byte) []byte {
+	body := []byte{format, attributes}
+	if format > 0 {
+		body = binary.BigEndian.AppendUint64(body, uint64(timestamp))
+	}
 	for _, data := range [][]byte{key, value} {
 		size := int32(len(data))
 		if data == nil {

@@ -116,4 +116,4 @@ func batchAt(p *part, offset int64) *recordBatch {
 }
 
 // isEmpty returns whether no message came, nor a header of a record batch.
-func (p *part) isEmpty() bool { return len(p.batches) == 0 && !p.legacy }
+func (p *part) isEmpty() bool { return len(p.batches) == 0 }

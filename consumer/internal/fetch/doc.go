@@ -16,7 +16,9 @@
 //     flight count in advance. A record batch that is larger than a partition's share is fetched nevertheless (KIP-74), and counts
 //     when it has come. On top come the messages that Next has handed out last: for each partition a record batch, decompressed to
 //     Options.MaxBatchBytes at most, and a quarter of a MiB for messages of it or of smaller ones. Each connection has memory for an
-//     answer, which it uses again; all together have half of MaxBytes, but for record batches that are larger than a share.
+//     answer, which it uses again: of the two connections of a broker each may have what was asked for of its partitions. All together
+//     have no more than MaxBytes, but for record batches that are larger than a share, and until a connection has had some answers, or
+//     was idle for a minute, after partitions have moved to another broker.
 //   - Messages of one record batch share memory, which nobody writes to. A message that is kept keeps its record batch in memory.
 //   - Leader changes, lost connections and brokers that are away are not errors. They are retried with a back-off of 2 s at most.
 //   - A connection that is silent for 5 s while an answer is due is closed. A connection on which bytes arrive is not closed,
@@ -34,8 +36,7 @@
 // # Who reads what
 //
 // sarama writes the requests, authenticates, also again, and bounds the size of answers. A connection above TLS keeps the answers and
-// gives sarama empty ones; this package reads them. Messages of formats before record batches are left to sarama: the partition is
-// fetched alone as long as they come.
+// gives sarama empty ones; this package reads them.
 //
 // # Not guaranteed
 //

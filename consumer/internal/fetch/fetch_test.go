@@ -76,8 +76,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// Messages of formats before record batches are read, alone as long as they come: their answers go to sarama. Then requests are as
-// ever, and none follows the other without a wait.
+// Messages of formats before record batches are read, and none needs a request of its own.
 func TestOldFormats(t *testing.T) {
 	for name, packed := range map[string]bool{"plain": false, "compressed": true} {
 		t.Run(name, func(t *testing.T) {

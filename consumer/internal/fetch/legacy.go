@@ -1,74 +1,143 @@
 package fetch
 
 import (
-	"slices"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
 
 	"github.com/IBM/sarama"
 )
 
-// Messages of the formats before record batches are decoded by sarama. A partition in whose log they are is fetched alone as long as
-// they come, and the answers are passed on to sarama.
+// Before record batches there were messages of the formats 0 and 1. A message may be compressed: its value is a message set then.
+// Here a run of messages that are not compressed, or one that is, takes the place of a record batch.
 
-// partOf returns a partition's part of an answer that sarama has decoded; nil if there is none. Record batches in it are not its own:
-// they are fetched again.
-func partOf(block *sarama.FetchResponseBlock) *part {
-	if block == nil {
-		return nil
-	}
-	return &part{
-		code: block.Err, end: block.HighWaterMarkOffset, stable: block.LastStableOffset, start: block.LogStartOffset,
-		follower: block.PreferredReadReplica, legacy: true, decoded: block,
-	}
+// oldHeader is how many bytes the smallest message of format 0 has.
+const oldHeader = 26
+
+// errSet says that a compressed message does not have what it should have.
+var errSet = errors.New("its value is no message set")
+
+// oldMessage is a message of format 0 or 1.
+type oldMessage struct {
+	offset     int64
+	format     byte
+	attributes int16 // the bits that a record batch has, too
+	timestamp  int64 // in ms; below 0 for none
+	key, value []byte
+	size       int // of all its bytes; 0 if they did not come as a whole
 }
 
-// readLegacy reads the messages before the first record batch.
-func (r *result) readLegacy(e *entry, block *sarama.FetchResponseBlock) {
-	var messages []sarama.ConsumerMessage
-	for _, records := range block.RecordsSet {
-		if records.MsgSet == nil {
+func (m *oldMessage) isCompressed() bool { return m.attributes&codecMask != 0 }
+
+// readOld reads the first message of a message set.
+func readOld(raw []byte) (m oldMessage, err error) {
+	if len(raw) <= 16 {
+		return m, nil
+	}
+	length := int64(binary.BigEndian.Uint32(raw[8:])) + 12
+	switch m.size = int(min(length, math.MaxInt32)); {
+	case length < oldHeader || length > math.MaxInt32:
+		return m, fmt.Errorf("%w message: length", errCorrupt)
+	case m.size > len(raw):
+		return oldMessage{}, nil
+	}
+	m.offset, m.format, m.timestamp = int64(binary.BigEndian.Uint64(raw)), raw[16], -1
+	if want, got := binary.BigEndian.Uint32(raw[12:]), crc32.ChecksumIEEE(raw[16:m.size]); want != got {
+		return m, wrongChecksum(want, got)
+	}
+	m.attributes = int16(raw[17] & codecMask)
+	r := reader{rest: raw[18:m.size:m.size]}
+	if m.format > 0 {
+		m.attributes, m.timestamp = int16(raw[17]&(codecMask|logAppendTime)), r.int64()
+	}
+	m.key, m.value = r.block(), r.block()
+	if r.bad || len(r.rest) > 0 || m.format > 1 || m.offset < 0 || m.offset > maxOffset || m.isCompressed() && len(m.value) == 0 {
+		return m, fmt.Errorf("%w message of %d bytes, offset %d", errCorrupt, m.size, m.offset)
+	}
+	return m, nil
+}
+
+// splitOld adds the run of messages at the beginning of raw, or the compressed message there, and returns the number of its bytes. That is
+// 0 if the first message did not come as a whole.
+func (p *part) splitOld(raw []byte) (size int, err error) {
+	run := recordBatch{epoch: -1, producer: -1, old: true}
+	for len(raw)-size > 16 && raw[size+16] < 2 {
+		m, err := readOld(raw[size:])
+		if err != nil && size == 0 {
+			return 0, (&recordBatch{size: m.size}).because(err)
+		}
+		if err != nil || m.size == 0 || size > 0 && (m.isCompressed() || m.offset <= run.last) {
 			break
 		}
-		r.legacy = true
-		for _, outer := range records.MsgSet.Messages {
-			messages = r.readMessages(messages, e.p, outer)
+		if size == 0 {
+			run.first, run.firstTime = m.offset, m.timestamp
+		}
+		run.last, run.maxTime, size = m.offset, m.timestamp, size+m.size
+		run.count++
+		if m.isCompressed() { // its offset is that of the last message in it
+			run.first, run.attributes, run.records = 0, m.attributes, m.value
+			break
 		}
 	}
-	if r.legacy {
-		s := stretch{messages: messages, next: r.next, leaderEpoch: -1, leaderEpochFrom: e.position, bytes: sizeOf(messages)}
-		r.got = append(r.got, s)
+	if size > 0 {
+		if run.size = size; run.records == nil {
+			run.records = raw[:size:size]
+		}
+		p.batches = append(p.batches, run)
 	}
+	return size, nil
 }
 
-// readMessages appends a message, or the messages in a compressed one. Offsets inside of a compressed message of format 1 count from
-// the set's start (KIP-31).
-func (r *result) readMessages(out []sarama.ConsumerMessage, p *Partition, outer *sarama.MessageBlock) []sarama.ConsumerMessage {
-	inner := outer.Messages()
-	for _, m := range inner {
-		offset, timestamp := m.Offset, m.Msg.Timestamp
-		if m.Msg.Version >= 1 {
-			offset += outer.Offset - inner[len(inner)-1].Offset
-			if m.Msg.LogAppendTime {
-				timestamp = outer.Msg.Timestamp
+// openOld prepares for the first message.
+func (u *unpacked) openOld() error {
+	var m oldMessage
+	u.left = 0
+	for pos := 0; pos < len(u.raw); pos += m.size {
+		var err error
+		if m, err = readOld(u.raw[pos:]); err == nil && (m.size == 0 || m.isCompressed()) {
+			err = errSet
+		}
+		if err != nil {
+			return u.spoilt("%v", err)
+		}
+		u.left++
+	}
+	// Offsets in a compressed message of format 1 count from its first message (KIP-31).
+	u.shift = u.last - m.offset
+	return nil
+}
+
+// decodeOld is decode for messages of the formats before record batches.
+func (u *unpacked) decodeOld(out *Batch, p *Partition, limit int) error {
+	inside := u.codec() != sarama.CompressionNone
+	for ; u.left > 0 && len(out.Messages) < cap(out.Messages) && out.size < limit; u.left-- {
+		m, err := readOld(u.raw[u.pos:])
+		offset, timestamp, block := m.offset, m.timestamp, m.timestamp
+		if inside {
+			if block = u.maxTime; m.format > 0 {
+				offset += u.shift
+			}
+			if u.is(logAppendTime) {
+				timestamp = block
 			}
 		}
-		if offset < r.next {
+		if err != nil || offset > u.last {
+			return u.ends(out, out.Messages)
+		}
+		u.pos += m.size
+		if offset < out.Next {
 			continue
 		}
-		out = append(out, sarama.ConsumerMessage{
-			Topic: p.topic, Partition: p.id, Offset: offset, Timestamp: timestamp, BlockTimestamp: outer.Msg.Timestamp,
-			Key: slices.Clip(m.Msg.Key), Value: slices.Clip(m.Msg.Value),
+		out.Next = offset + 1
+		out.Messages = append(out.Messages, sarama.ConsumerMessage{
+			Topic: p.topic, Partition: p.id, Offset: offset, Timestamp: timeOf(timestamp), BlockTimestamp: timeOf(block), Key: m.key, Value: m.value,
 		})
-		r.next = offset + 1
+		out.size += messageOverhead + len(m.key) + len(m.value)
 	}
-	r.next = max(r.next, outer.Offset+1)
-	return out
-}
-
-// sizeOf returns how many bytes messages take in memory.
-func sizeOf(messages []sarama.ConsumerMessage) int {
-	size := len(messages) * messageOverhead
-	for i := range messages {
-		size += len(messages[i].Key) + len(messages[i].Value)
+	if u.left == 0 {
+		u.raw = nil
 	}
-	return size
+	return nil
 }

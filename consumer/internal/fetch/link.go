@@ -43,9 +43,6 @@ func (l *link) run(ctx context.Context) {
 		req, wait := l.take()
 		if req != nil {
 			resp, err := l.fetch(req)
-			if err == nil && resp.decoded != nil && resp.throttle > maxThrottle {
-				l.disconnect() // sarama's Broker would wait for the whole throttle time, even after Run has ended
-			}
 			l.deliver(ctx, req, resp, err, l.received.Load()-req.before)
 			continue
 		}
@@ -79,7 +76,7 @@ func (l *link) fetch(req *request) (*answer, error) {
 	}
 	l.silence.Store(int64(req.silence))
 	req.before = l.received.Load()
-	a, err := l.ask(req.wire, req.entries[0].legacy)
+	a, err := l.ask(req.wire)
 	if err == nil {
 		return a, nil
 	}
@@ -128,20 +125,16 @@ func (l *link) prepare() {
 }
 
 // ask has sarama send a request. The answer is the one that the connection has kept: it points into memory that the next answer is
-// read into. sarama decodes the answer if legacy is true.
-func (l *link) ask(wire *sarama.FetchRequest, legacy bool) (*answer, error) {
+// read into.
+func (l *link) ask(wire *sarama.FetchRequest) (*answer, error) {
 	l.node.of.mu.Lock()
 	t := l.tap
 	l.node.of.mu.Unlock()
 	if t != nil { // else the connection could not be opened, and Fetch returns why
-		t.begin(!legacy)
+		t.begin()
 	}
-	decoded, err := l.broker.Fetch(wire)
-	switch {
-	case err != nil:
+	if _, err := l.broker.Fetch(wire); err != nil {
 		return nil, err
-	case legacy:
-		return &answer{code: sarama.KError(decoded.ErrorCode), throttle: decoded.ThrottleTime, decoded: decoded}, nil
 	}
 	if kept := t.take(); kept != nil {
 		return readAnswer(kept)
@@ -230,6 +223,10 @@ func (l *link) deliver(ctx context.Context, req *request, resp *answer, err erro
 		p := e.p
 		if p.turn != e.turn {
 			continue // the partition was closed, trimmed, or sent elsewhere meanwhile
+		}
+		if results[i].unsure {
+			f.all.Go(func() { p.verify(*e, results[i], received) })
+			continue
 		}
 		p.flying = nil
 		switch {

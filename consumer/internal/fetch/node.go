@@ -65,7 +65,6 @@ type entry struct {
 	size     int    // the bytes to ask for
 	probes   bool   // the answer shows whether ask can be read, in a hunt
 	hunts    bool   // the first record batch of the answer may be one that can't be read
-	legacy   bool   // sarama decodes the answer
 	follower bool   // the request goes to a follower
 	alone    bool   // the request has no other entry
 	share    int    // bytes that the partition may hold
@@ -171,7 +170,7 @@ func (n *node) ready(now time.Time) (ps []*Partition, alone bool) {
 
 // add adds a partition to the request. The fetcher's mu is held.
 func (r *request) add(p *Partition, l *link, alone bool) {
-	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, leader: p.leaderEpoch, ask: p.position, follower: p.follower >= 0, alone: alone, legacy: alone && p.legacy, hunts: p.hunt != nil, share: p.share()}
+	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, leader: p.leaderEpoch, ask: p.position, follower: p.follower >= 0, alone: alone, hunts: p.hunt != nil, share: p.share()}
 	e.size = min(p.fetchSize(), math.MaxInt32)
 	switch {
 	case p.check != nil:

@@ -58,12 +58,11 @@ type Partition struct {
 	failure error         // the newest failure
 	decided bool          // found is closed
 
-	size   int    // bytes to ask for when a record batch is larger than the normal size; 0 for the normal size
-	alone  bool   // the partition is fetched in a request of its own
-	legacy bool   // messages of a format before record batches come; sarama decodes them
-	quiet  bool   // the last answer had no messages
-	check  *check // compares the position with the new leader's log; nil when that is done
-	hunt   *hunt  // searches for a record batch that can't be read; nil for none
+	size  int    // bytes to ask for when a record batch is larger than the normal size; 0 for the normal size
+	alone bool   // the partition is fetched in a request of its own
+	quiet bool   // the last answer had no messages
+	check *check // compares the position with the new leader's log; nil when that is done
+	hunt  *hunt  // searches for a record batch that can't be read; nil for none
 
 	watched watched
 
@@ -156,9 +155,7 @@ func (p *Partition) take() (out Batch, some bool, err error) {
 				}
 				break
 			}
-			if p.hand.messages != nil {
-				out.Messages, out.size = p.hand.messages, p.hand.bytes
-			} else if p.hand.records != nil {
+			if p.hand.records != nil {
 				spoilt = p.unpack(&out)
 			}
 		}
@@ -200,7 +197,7 @@ func (p *Partition) begin() (out Batch, limit int) {
 	return out, min(max(p.share()/8, minHandOut), maxHandOut)
 }
 
-// pop takes what waits first from the queue, unless it can't be added to out. Behind it about so many messages wait.
+// pop takes what waits first from the queue. Behind it about so many messages wait.
 func (p *Partition) pop(out *Batch) (waiting int, ok bool, err error) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -211,8 +208,6 @@ func (p *Partition) pop(out *Batch) (waiting int, ok bool, err error) {
 		return 0, false, nil
 	case len(p.queue) == 0:
 		return 0, false, p.err
-	case p.queue[0].messages != nil && out.Messages != nil:
-		return 0, false, nil
 	}
 	p.hand = p.queue[0]
 	p.queue[0] = stretch{}
@@ -343,11 +338,8 @@ func (p *Partition) Lag() (messages int64, behind time.Duration) {
 		return messages, Age(timeOf(p.waits))
 	}
 	for i := range p.queue {
-		switch s := &p.queue[i]; {
-		case s.records != nil:
+		if s := &p.queue[i]; !s.isEmpty() {
 			return messages, Age(timeOf(s.time()))
-		case len(s.messages) > 0:
-			return messages, Age(s.messages[0].Timestamp)
 		}
 	}
 	return messages, 0

@@ -3,7 +3,10 @@ package fetch
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -314,4 +317,83 @@ func TestEpochFrom(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Reposition and Pause while a large batch is handed out in parts: reading goes on where it should, and nothing counts as held in the end.
+func TestSeekingInsideOfLargeBatches(t *testing.T) {
+	inBubble(t, func(o *Options) { o.MaxBytes = 256 << 10 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		big := batch{values: slices.Repeat([]string{strings.Repeat("y", 1000)}, 1000)}
+		k.add(0, big, big, big, big)
+		p := open(t, x, 0, 0, -1)
+		for i := range 40 {
+			b, err := next(t, p, 10*time.Second)
+			if err != nil {
+				t.Fatal(i, err)
+			}
+			switch i % 4 {
+			case 0:
+				p.Reposition(int64(i * 97 % 3900))
+			case 1:
+				p.Pause()
+				p.Resume()
+			case 2:
+				p.Reposition(b.Next)
+				p.Reposition(int64(i * 31 % 3900))
+			}
+			b, err = next(t, p, 10*time.Second)
+			if err != nil || len(b.Messages) == 0 {
+				t.Fatal(i, err, p.inHand, p.buffered)
+			}
+		}
+		p.Reposition(0)
+		same(t, offsets(t, p, 4000), seq(0, 4000))
+		next(t, p, time.Second)
+		if p.inHand != 0 || p.buffered != 0 {
+			t.Error(p.inHand, p.buffered)
+		}
+	})
+}
+
+// What is left of a batch that was handed out in part is dropped when reading goes on elsewhere.
+func TestRepositionInsideOfABatch(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(50_000), gzip: true}, batch{values: vals(50_000)})
+		p := open(t, x, 0, 0, -1)
+		for _, at := range []int64{70_000, 10, 49_999, 0, 99_990} {
+			b, err := next(t, p, time.Second)
+			if err != nil || b.Next >= 100_000 {
+				t.Fatal(b.Next, err)
+			}
+			p.Reposition(at)
+			if lag, _ := p.Lag(); lag != 100_000-at {
+				t.Errorf("lag %d at %d", lag, at)
+			}
+			if b, err = next(t, p, time.Second); err != nil || len(b.Messages) == 0 || b.Messages[0].Offset != at {
+				t.Fatalf("at %d: %d messages to %d, %v", at, len(b.Messages), b.Next, err)
+			}
+			p.Reposition(0)
+		}
+	})
+}
+
+// A batch that is being decompressed while reading goes on elsewhere is not handed out, and does not set the position.
+func TestRepositionWhileDecompressing(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(10)}, batch{values: vals(10)})
+		p := open(t, x, 0, 0, -1)
+		synctest.Wait()
+		out, _ := p.begin()
+		if _, ok, err := p.pop(&out); !ok || err != nil || p.unpack(&out) != nil {
+			t.Fatal(ok, err)
+		}
+		p.Reposition(15)
+		p.rest.makeRoom(&out, maxHandOut, 0)
+		if err := p.rest.decode(&out, p, maxHandOut); err != nil || len(out.Messages) != 10 {
+			t.Fatal(err)
+		}
+		if p.finish(&out) {
+			t.Error("handed out")
+		}
+		same(t, offsets(t, p, 20), seq(15, 20))
+	})
 }

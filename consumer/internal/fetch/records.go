@@ -16,6 +16,9 @@ const (
 	crcFrom     = 21 // where in a record batch the bytes begin that its checksum is of
 	minRecord   = 7  // bytes of the smallest record
 
+	// maxOffset is the largest offset at which a record batch may begin. Those of its records can't overflow.
+	maxOffset = math.MaxInt64 - 2*math.MaxInt32
+
 	// The attributes of a record batch.
 	codecMask     = 7
 	logAppendTime = 1 << 3
@@ -23,12 +26,8 @@ const (
 	control       = 1 << 5
 )
 
-var (
-	// errCorrupt says that a record batch is not as Kafka's protocol has it.
-	errCorrupt = errors.New("malformed")
-	// errLegacy says that messages have a format before record batches.
-	errLegacy = errors.New("a message of a format before record batches")
-)
+// errCorrupt says that a record batch is not as Kafka's protocol has it.
+var errCorrupt = errors.New("malformed")
 
 // recordBatch is a record batch: its header, and its records as they came, compressed or not.
 type recordBatch struct {
@@ -39,6 +38,7 @@ type recordBatch struct {
 	producer           int64
 	attributes         int16
 	partial            bool   // the records did not come as a whole
+	old                bool   // messages of a format before record batches, in place of a batch; of a compressed one first is 0
 	records            []byte // nil if partial
 	size               int    // bytes of the whole batch
 }
@@ -73,13 +73,23 @@ func (b *recordBatch) because(err error) error {
 	return e
 }
 
+// wrongChecksum is as sarama says it.
+func wrongChecksum(want, got uint32) error {
+	return sarama.PacketDecodingError{Info: fmt.Sprintf("CRC didn't match expected %#x got %#x", want, got)}
+}
+
 // split finds the record batches of a partition. The last one may have come in part; its header is enough for some. An error is of
 // the first batch that is not in p.batches.
 func (p *part) split() error {
 	for raw := p.records; len(raw) > 16; {
 		format := raw[16]
 		if format < 2 {
-			return errLegacy
+			size, err := p.splitOld(raw)
+			if size == 0 {
+				return err
+			}
+			raw = raw[size:]
+			continue
 		}
 		length := int64(binary.BigEndian.Uint32(raw[8:])) + 12
 		b := recordBatch{size: int(min(length, math.MaxInt32))}
@@ -98,10 +108,9 @@ func (p *part) split() error {
 		}
 		want, got := binary.BigEndian.Uint32(raw[17:]), crc32.Checksum(raw[crcFrom:b.size], crc32.MakeTable(crc32.Castagnoli))
 		if want != got {
-			// As sarama says it, which decodes answers with messages of older formats.
-			return b.because(sarama.PacketDecodingError{Info: fmt.Sprintf("CRC didn't match expected %#x got %#x", want, got)})
+			return b.because(wrongChecksum(want, got))
 		}
-		if b.first < 0 || b.last < b.first || b.first > math.MaxInt64-2*math.MaxInt32 || b.count < 0 || b.count > 0 && b.size == batchHeader {
+		if b.first < 0 || b.last < b.first || b.first > maxOffset || b.count < 0 || b.count > 0 && b.size == batchHeader {
 			return b.spoilt("%d records, offsets %d to %d", b.count, b.first, b.last)
 		}
 		b.records = raw[batchHeader:b.size:b.size]
@@ -142,7 +151,8 @@ type unpacked struct {
 	pos  int    // where in raw the next record begins
 	left int32  // the number of records from there on
 
-	by *unpacker // bounds the headers of a record; nil for no bound
+	by    *unpacker // bounds the headers of a record; nil for no bound
+	shift int64     // is added to offsets inside of a compressed message of format 1
 }
 
 // open prepares for the first record. raw is the records of b, decompressed.
@@ -150,7 +160,13 @@ func (u *unpacked) open(b *recordBatch, raw []byte) error {
 	if b.count < 0 || int(b.count) > len(raw)/minRecord {
 		return b.spoilt("%d records in %d bytes", b.count, len(raw))
 	}
-	*u = unpacked{recordBatch: *b, raw: raw, left: b.count}
+	opened := unpacked{recordBatch: *b, raw: raw, left: b.count}
+	if b.old {
+		if err := opened.openOld(); err != nil {
+			return err
+		}
+	}
+	*u = opened
 	return nil
 }
 
@@ -166,6 +182,9 @@ func (u *unpacked) makeRoom(out *Batch, limit, waiting int) {
 // leaves out an offset that does not grow, because the readers of the messages rely on their order. Keys, values and headers are
 // parts of raw. Their capacity ends with them: a handler that appends to one of them gets a copy.
 func (u *unpacked) decode(out *Batch, p *Partition, limit int) error {
+	if u.old {
+		return u.decodeOld(out, p, limit)
+	}
 	messages, raw, pos := out.Messages, u.raw, u.pos
 	none, appended := []*sarama.RecordHeader{}, u.is(logAppendTime)
 	stamp := timeOf(u.maxTime)

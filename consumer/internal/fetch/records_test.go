@@ -6,14 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -49,73 +46,6 @@ func decodeAll(u *unpacker, a *answer) (map[key][]sarama.ConsumerMessage, error)
 				}
 				next = got.Next
 				out[k] = append(out[k], got.Messages...)
-			}
-		}
-	}
-	return out, nil
-}
-
-// opinion has sarama decode answers.
-type opinion struct {
-	broker *sarama.Broker
-	body   []byte // the answer to the next request
-}
-
-func newOpinion(tb testing.TB) *opinion {
-	tb.Helper()
-	o := &opinion{broker: sarama.NewBroker("1")}
-	config := testConfig()
-	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, o
-	if err := o.broker.Open(config); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = o.broker.Close() })
-	return o
-}
-
-// Dial connects to a broker that answers each request with body.
-func (o *opinion) Dial(string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	go func() {
-		defer server.Close()
-		head := make([]byte, 12)
-		for {
-			if _, err := io.ReadFull(server, head); err != nil {
-				return
-			}
-			if _, err := io.CopyN(io.Discard, server, int64(binary.BigEndian.Uint32(head))-8); err != nil {
-				return
-			}
-			if _, err := server.Write(frame(head[8:], o.body)); err != nil {
-				return
-			}
-		}
-	}()
-	return client, nil
-}
-
-// decode returns the messages of an answer of version 11, as sarama's PartitionConsumer makes them.
-func (o *opinion) decode(body []byte) (map[key][]sarama.ConsumerMessage, error) {
-	o.body = append(make([]byte, 4), body[4:]...) // not throttled, for sarama would wait
-	answer, err := o.broker.Fetch(&sarama.FetchRequest{Version: 11})
-	if err != nil {
-		return nil, err
-	}
-	out := map[key][]sarama.ConsumerMessage{}
-	for topic, blocks := range answer.Blocks {
-		for id, block := range blocks {
-			for _, records := range block.RecordsSet {
-				b := records.RecordBatch
-				if b == nil {
-					continue
-				}
-				for _, r := range b.Records {
-					m := sarama.ConsumerMessage{Topic: topic, Partition: id, Offset: b.FirstOffset + r.OffsetDelta, Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: b.MaxTimestamp}
-					if !b.LogAppendTime {
-						m.Timestamp = b.FirstTimestamp.Add(r.TimestampDelta)
-					}
-					out[key{topic, id}] = append(out[key{topic, id}], m)
-				}
 			}
 		}
 	}
@@ -215,8 +145,12 @@ func TestDecodesAsSarama(t *testing.T) {
 		var records []byte
 		first := random.Int64N(1e9)
 		for range 1 + random.IntN(5) {
+			some := randomBatch
+			if random.IntN(3) == 0 {
+				some = randomOld
+			}
 			var b []byte
-			b, first = randomBatch(random, first)
+			b, first = some(random, first)
 			records = append(records, b...)
 		}
 		records = records[:len(records)-random.IntN(2)*random.IntN(len(records))] // the last came in part
@@ -288,7 +222,9 @@ func asSarama(t *testing.T, u *unpacker, other *opinion, body []byte) {
 func FuzzAnswer(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
-		b, _ := randomBatch(random, random.Int64N(1000))
+		b, next := randomBatch(random, random.Int64N(1000))
+		f.Add(uint8(11), answerWith(b))
+		b, _ = randomOld(random, next)
 		f.Add(uint8(11), answerWith(b))
 	}
 	for _, v := range []int16{5, 7, 12} {
@@ -336,8 +272,10 @@ func TestChangedBytes(t *testing.T) {
 		return b
 	}
 	for range 200 {
-		b, _ := randomBatch(random, random.Int64N(1000))
-		asSarama(t, u, other, change(answerWith(b)))
+		old, first := randomOld(random, random.Int64N(1000))
+		asSarama(t, u, other, change(answerWith(slices.Clone(old))))
+		b, _ := randomBatch(random, first)
+		asSarama(t, u, other, change(answerWith(append(old, b...))))
 		asSarama(t, u, other, answerWith(withHeader(1000, change(b[crcFrom:]))))
 	}
 }
@@ -503,48 +441,4 @@ func TestParts(t *testing.T) {
 			})
 		})
 	}
-}
-
-// What is left of a batch that was handed out in part is dropped when reading goes on elsewhere.
-func TestRepositionInsideOfABatch(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(50_000), gzip: true}, batch{values: vals(50_000)})
-		p := open(t, x, 0, 0, -1)
-		for _, at := range []int64{70_000, 10, 49_999, 0, 99_990} {
-			b, err := next(t, p, time.Second)
-			if err != nil || b.Next >= 100_000 {
-				t.Fatal(b.Next, err)
-			}
-			p.Reposition(at)
-			if lag, _ := p.Lag(); lag != 100_000-at {
-				t.Errorf("lag %d at %d", lag, at)
-			}
-			if b, err = next(t, p, time.Second); err != nil || len(b.Messages) == 0 || b.Messages[0].Offset != at {
-				t.Fatalf("at %d: %d messages to %d, %v", at, len(b.Messages), b.Next, err)
-			}
-			p.Reposition(0)
-		}
-	})
-}
-
-// A batch that is being decompressed while reading goes on elsewhere is not handed out, and does not set the position.
-func TestRepositionWhileDecompressing(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(10)}, batch{values: vals(10)})
-		p := open(t, x, 0, 0, -1)
-		synctest.Wait()
-		out, _ := p.begin()
-		if _, ok, err := p.pop(&out); !ok || err != nil || p.unpack(&out) != nil {
-			t.Fatal(ok, err)
-		}
-		p.Reposition(15)
-		p.rest.makeRoom(&out, maxHandOut, 0)
-		if err := p.rest.decode(&out, p, maxHandOut); err != nil || len(out.Messages) != 10 {
-			t.Fatal(err)
-		}
-		if p.finish(&out) {
-			t.Error("handed out")
-		}
-		same(t, offsets(t, p, 20), seq(15, 20))
-	})
 }

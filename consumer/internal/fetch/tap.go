@@ -26,7 +26,7 @@ const (
 type tap struct {
 	net.Conn
 	in    *bufio.Reader
-	keeps atomic.Bool            // fetch requests that are written from now on have their answers kept
+	keeps atomic.Bool            // the answer to a fetch request that is written now is kept
 	sent  atomic.Pointer[sentAs] // the fetch request whose answer is due; nil for none
 
 	// The fields below belong to the goroutine that reads.
@@ -55,9 +55,9 @@ type keptAnswer struct {
 
 func newTap(c net.Conn) *tap { return &tap{Conn: c, in: bufio.NewReaderSize(c, 16<<10)} }
 
-// begin prepares for a request. keeps says whether its answer is kept; if not, sarama decodes it.
-func (t *tap) begin(keeps bool) {
-	t.keeps.Store(keeps)
+// begin has the answer to the next fetch request kept.
+func (t *tap) begin() {
+	t.keeps.Store(true)
 	t.kept.Store(nil)
 }
 

@@ -45,17 +45,18 @@ func TestTap(t *testing.T) {
 		keeps   bool
 		kept    bool
 	}{
-		"kept":                {request: frame(requestHeader(apiFetch, 11, 7)), keeps: true, kept: true},
-		"sarama is to decode": {request: frame(requestHeader(apiFetch, 11, 7))},
-		"another request":     {request: frame(requestHeader(18, 3, 7)), keeps: true},
-		"another id":          {request: frame(requestHeader(apiFetch, 11, 6)), keeps: true},
-		"in two writes":       {request: frame(requestHeader(apiFetch, 11, 7)), keeps: true, twice: true},
-		"no request":          {request: frame([]byte("\x00\x01\x00\x0bpassword")), keeps: false},
+		"kept":            {request: frame(requestHeader(apiFetch, 11, 7)), keeps: true, kept: true},
+		"another request": {request: frame(requestHeader(18, 3, 7)), keeps: true},
+		"another id":      {request: frame(requestHeader(apiFetch, 11, 6)), keeps: true},
+		"in two writes":   {request: frame(requestHeader(apiFetch, 11, 7)), keeps: true, twice: true},
+		"no request":      {request: frame([]byte("\x00\x01\x00\x0bpassword")), keeps: false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := frame(correlated(7), body)
 			tap := newTap(bytesConn{in: bytes.NewReader(append(append([]byte{}, answer...), other...))})
-			tap.begin(c.keeps)
+			if c.keeps {
+				tap.begin()
+			}
 			if c.twice {
 				tap.Write(c.request[:8])
 				tap.Write(c.request[8:])
@@ -146,7 +147,7 @@ func TestTapPassesWhatIsTooLarge(t *testing.T) {
 	sarama.MaxResponseSize = 50
 	answer := frame(correlated(7), make([]byte, 100))
 	tap := newTap(bytesConn{in: bytes.NewReader(answer)})
-	tap.begin(true)
+	tap.begin()
 	tap.Write(frame(requestHeader(apiFetch, 11, 7)))
 	if got, err := io.ReadAll(tap); err != nil || !bytes.Equal(got, answer) || tap.take() != nil {
 		t.Errorf("%d bytes of %d passed: %v", len(got), len(answer), err)

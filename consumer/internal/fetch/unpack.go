@@ -22,6 +22,8 @@ const (
 	maxScratch = 4 << 20
 	// minScratch is the least room for bytes that are decompressed in one step.
 	minScratch = 64 << 10
+	// zstdBlock is the most that a block of zstd decompresses to.
+	zstdBlock = 128 << 10
 )
 
 // errTooLarge says that a record batch is larger than the limit when it is decompressed.
@@ -117,13 +119,18 @@ func (u *unpacker) decompress(b *recordBatch, memory []byte) ([]byte, error) {
 		case errors.Is(err, zstd.ErrDecoderSizeExceeded):
 			return out, errTooLarge
 		case errors.Is(err, zstd.ErrWindowSizeExceeded):
-			return u.grow(memory, nil, func(to []byte) ([]byte, error) {
-				return decodeZstd(&u.wideZstd, zstd.WithDecodeAllCapLimit(true), b.records, to)
+			return u.grow(memory, func(to []byte) ([]byte, bool, error) {
+				out, err := decodeZstd(&u.wideZstd, zstd.WithDecodeAllCapLimit(true), b.records, to)
+				// It has several errors for memory that is too small, but all for a block that may not fit.
+				return out, errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(out)+zstdBlock > cap(to), err
 			})
 		}
 		return out, err
 	default: // snappy
-		return u.grow(memory, xerial.ErrDstTooSmall, func(to []byte) ([]byte, error) { return xerial.DecodeCapped(to, b.records) })
+		return u.grow(memory, func(to []byte) ([]byte, bool, error) {
+			out, err := xerial.DecodeCapped(to, b.records)
+			return out, errors.Is(err, xerial.ErrDstTooSmall), err
+		})
 	}
 }
 
@@ -163,16 +170,16 @@ func (u *unpacker) readAll(r io.Reader, memory []byte) ([]byte, error) {
 	}
 }
 
-// grow calls decode with memory, and with larger and larger memory while its error is tooSmall. Nothing says how large it must be but
-// the compressed bytes, which may be hostile. If tooSmall is nil, each error counts: zstd has several for memory that is too small.
-func (u *unpacker) grow(memory []byte, tooSmall error, decode func(to []byte) ([]byte, error)) ([]byte, error) {
+// grow calls decode with memory, and with larger and larger memory while its error may be that memory is too small. Nothing says how
+// large it must be but the compressed bytes, which may be hostile.
+func (u *unpacker) grow(memory []byte, decode func(to []byte) (out []byte, small bool, err error)) ([]byte, error) {
 	for size := min(max(cap(memory), minScratch), u.limit); ; {
 		memory = slices.Grow(memory[:0], size)
-		out, err := decode(memory[:0:size])
+		out, small, err := decode(memory[:0:size])
 		switch {
 		case err == nil:
 			return out, nil
-		case tooSmall != nil && !errors.Is(err, tooSmall):
+		case !small:
 			return memory, err
 		case size == u.limit:
 			return memory, errTooLarge

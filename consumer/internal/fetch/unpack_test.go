@@ -137,6 +137,28 @@ func TestWideWindow(t *testing.T) {
 	}
 }
 
+// A batch with a wide window that is spoilt is said to be, and not to be too large. It takes no more memory than it needs to see that.
+func TestWideWindowSpoilt(t *testing.T) {
+	var out bytes.Buffer
+	w, err := zstd.NewWriter(&out, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Write(bytes.Repeat([]byte("0123456789"), 100_000))
+	w.Flush()
+	w.Write([]byte("x"))
+	w.Close()
+	out.Bytes()[out.Len()-1] ^= 1 // of the checksum
+	b := &recordBatch{attributes: int16(sarama.CompressionZSTD), records: out.Bytes()}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = newUnpacker(defaultMaxBatch).unpack(b)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, errCorrupt) || errors.Is(err, errTooLarge) || took > 20<<20 {
+		t.Errorf("%v; %d MB", err, took>>20)
+	}
+}
+
 // The memory that one large batch has needed is not kept for others.
 func TestScratchIsDropped(t *testing.T) {
 	u := newUnpacker(defaultMaxBatch)
@@ -298,4 +320,32 @@ func TestMessagesKeepTheirBytes(t *testing.T) {
 		}
 		readers.Wait()
 	})
+}
+
+// In a hunt a batch is decompressed beside the link. If the partition has gone elsewhere meanwhile, the answer has no effect.
+func TestVerifiedTooLate(t *testing.T) {
+	k := newCluster()
+	k.log(0)
+	x, err := New(k, Options{Config: testConfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed := func() (*Partition, entry, result) {
+		if p := x.open[key{"t", 0}]; p != nil {
+			p.Close()
+		}
+		p := open(t, x, 0, 0, -1)
+		of := &part{end: 5, follower: -1, records: (&batch{values: vals(5), codec: sarama.CompressionZSTD}).encode()}
+		e := entry{p: p, turn: p.turn, hunts: true, alone: true}
+		return p, e, e.parse(&answer{parts: map[key]*part{{"t", 0}: of}}, &x.settings)
+	}
+	p, e, r := parsed()
+	if p.verify(e, r, 100); !r.unsure || p.position != 5 || len(p.queue) != 1 {
+		t.Errorf("in time: unsure %t, position %d, %d batches wait", r.unsure, p.position, len(p.queue))
+	}
+	p, e, r = parsed()
+	p.Reposition(2)
+	if p.verify(e, r, 100); p.position != 2 || len(p.queue) > 0 {
+		t.Errorf("too late: position %d, %d batches wait", p.position, len(p.queue))
+	}
 }

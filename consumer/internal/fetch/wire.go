@@ -14,7 +14,6 @@ type answer struct {
 	throttle time.Duration
 	code     sarama.KError
 	parts    map[key]*part
-	decoded  *sarama.FetchResponse // for a request whose answer sarama decodes, because of formats before record batches; else nil
 }
 
 // part is one partition's part of an answer. Its records point into memory that the next answer is read into.
@@ -26,9 +25,7 @@ type part struct {
 	follower    int32 // the follower that the leader names (KIP-392); -1 for none
 	records     []byte
 
-	batches []recordBatch              // what records has
-	legacy  bool                       // messages of formats before record batches come next
-	decoded *sarama.FetchResponseBlock // of an answer that sarama has decoded; then only the fields above are set
+	batches []recordBatch // what records has
 }
 
 // errShort says that an answer ends too early, or too late.

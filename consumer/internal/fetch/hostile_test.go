@@ -35,7 +35,7 @@ func rawRecord(delta int64, headers int) []byte {
 }
 
 // A record whose offset is behind its batch must not have the messages behind that batch be left out.
-func TestRev33OffsetBehindItsBatch(t *testing.T) {
+func TestOffsetBehindItsBatch(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(2)}, batch{values: vals(50)}, batch{values: vals(50)})
 		k.change(func() {
@@ -50,7 +50,7 @@ func TestRev33OffsetBehindItsBatch(t *testing.T) {
 	})
 }
 
-func TestRev33HeaderBomb(t *testing.T) {
+func TestHeaderBomb(t *testing.T) {
 	const limit = 1 << 20
 	raw := rawRecord(0, limit/2-20)
 	z := compressed(sarama.CompressionZSTD, raw)
@@ -67,7 +67,7 @@ func TestRev33HeaderBomb(t *testing.T) {
 	}
 }
 
-func TestRev33NoRecords(t *testing.T) {
+func TestNoRecords(t *testing.T) {
 	for _, attributes := range []uint16{0, 4} {
 		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			k.add(0, batch{values: vals(5)}, batch{values: vals(5)})
@@ -81,7 +81,7 @@ func TestRev33NoRecords(t *testing.T) {
 	}
 }
 
-func TestRev33Codec(t *testing.T) {
+func TestCodec(t *testing.T) {
 	b := &recordBatch{attributes: 7, count: 1, records: []byte("secret")}
 	_, err := newUnpacker(100).unpack(b)
 	t.Log(err)
@@ -91,7 +91,7 @@ func TestRev33Codec(t *testing.T) {
 }
 
 // The bomb through the fetcher: it ends the partition, as any batch that is too large does.
-func TestRev33HeaderBombEnds(t *testing.T) {
+func TestHeaderBombEnds(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxBatchBytes = 1 << 20 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(1)}, batch{values: vals(1)}, batch{values: vals(1)})
 		k.change(func() {
@@ -116,7 +116,7 @@ func TestRev33HeaderBombEnds(t *testing.T) {
 }
 
 // lz4 must not give bytes of another batch to one that refers to what is before its beginning.
-func TestRev33LZ4Dict(t *testing.T) {
+func TestLZ4Dict(t *testing.T) {
 	u := newUnpacker(1 << 20)
 	frame := func(block []byte) []byte {
 		out := []byte{0x04, 0x22, 0x4d, 0x18}
@@ -159,8 +159,8 @@ func xxh32(b []byte) uint32 {
 	return h ^ h>>16
 }
 
-// Equal bombs with a good batch between: another leader.
-func TestRev33bEqualBombs(t *testing.T) {
+// A bomb that equals a later one, with a good batch between, is not taken for it, though another leader has it.
+func TestEqualBombs(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxBatchBytes = 1 << 20 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		bomb := batch{values: slices.Repeat([]string{strings.Repeat("x", 600_000)}, 3), codec: sarama.CompressionZSTD}
 		k.add(0, bomb, batch{values: vals(1)}, bomb, batch{values: vals(4)})
