@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"github.com/IBM/sarama"
 
@@ -43,6 +44,8 @@ type groupSession struct {
 	store     func()                               // stores what Setup of an eager session has set
 
 	channelSize int // the capacity of each claim's channel of messages
+
+	recent [64]atomic.Pointer[offsets.Tracker] // of partitions that were marked, by id; some may be closed
 }
 
 var _ sessionUser = (*groupSession)(nil)
@@ -161,12 +164,27 @@ func (s *groupSession) find(topic string, partition int32) *offsets.Tracker {
 	return s.committer.Find(topic, partition)
 }
 
+// mark marks an offset, and returns false if that has no effect. It looks for the tracker only if that of the last mark with such an id
+// does not take the mark.
+func (s *groupSession) mark(topic string, partition int32, offset int64, metadata string) bool {
+	slot := &s.recent[uint32(partition)%uint32(len(s.recent))]
+	if t := slot.Load(); t != nil && t.IsOf(topic, partition) && !s.session.isOver() && t.Mark(offset, metadata) {
+		return true
+	}
+	t := s.find(topic, partition)
+	if t == nil {
+		return false
+	}
+	slot.Store(t)
+	return t.Mark(offset, metadata)
+}
+
 // MarkOffset marks offset, which is that of the next message to read. It ignores an offset lower than the marked one, an offset
 // of a partition that is not open, and all offsets after the Consume call; the latter two are counted. In Setup it sets where one
 // of Claims starts, if offset is higher than the committed one, and if no other member gets that partition before. metadata that
 // are longer than Kafka takes ([MaxMetadata]) are dropped; the offset counts.
 func (s *groupSession) MarkOffset(topic string, partition int32, offset int64, metadata string) {
-	if t := s.find(topic, partition); t == nil || !t.Mark(offset, metadata) {
+	if !s.mark(topic, partition, offset, metadata) {
 		s.seek(kiel.Partition{Topic: topic, ID: partition}, seek{offset: offset, text: metadata})
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/sessions"
 )
 
@@ -191,3 +193,54 @@ func BenchmarkTrusted(b *testing.B) {
 type steadyHolder struct{ fakeHolder }
 
 func (*steadyHolder) Trusted() bool { return true }
+
+// Marks reach the tracker of the opening that lasts, though a session remembers those of marks before, and none after the session.
+func TestMarksAreOfTheNewestOpening(t *testing.T) {
+	s := newConsumeSession(t.Context(), t.Context(), sessions.Kind{})
+	late := 0
+	own := &groupSession{
+		session: s, committer: offsets.NewCommitter(offsets.Options{Timeout: time.Second}), late: func(kiel.Partition, int64) { late++ },
+	}
+	openAt := func(topic string, id int32) *offsets.Tracker {
+		return own.committer.OpenStored(tp(topic, id), &fakeHolder{p: tp(topic, id)}, sarama.Uuid{}, 0, "")
+	}
+	check := func(what string, tr *offsets.Tracker, want int64, wantLate int) {
+		t.Helper()
+		if at, _, _ := tr.Marked(); at != want || late != wantLate {
+			t.Errorf("%s: marked %d, %d late; want %d, %d", what, at, late, want, wantLate)
+		}
+	}
+	first, same, far := openAt("t", 1), openAt("u", 1), openAt("t", 65)
+	for i := range int64(3) { // they share a place
+		own.MarkOffset("t", 1, 10+i, "")
+		own.MarkOffset("u", 1, 20+i, "")
+		own.MarkOffset("t", 65, 30+i, "")
+	}
+	own.MarkOffset("t", 1, 13, "")
+	check("t:1", first, 13, 0)
+	check("u:1", same, 22, 0)
+	check("t:65", far, 32, 0)
+	own.committer.Close(t.Context(), first)
+	own.MarkOffset("t", 1, 14, "")
+	check("closed", first, 13, 1)
+	second := openAt("t", 1)
+	own.MarkOffset("t", 1, 5, "")
+	check("opened again", second, 5, 1)
+	s.finish(sessions.Asked)
+	own.MarkOffset("t", 1, 6, "")
+	check("the session is over", second, 5, 2)
+}
+
+// BenchmarkMark is what a handler pays for a mark by the session.
+func BenchmarkMark(b *testing.B) {
+	own := &groupSession{
+		session:   newConsumeSession(b.Context(), b.Context(), sessions.Kind{}),
+		committer: offsets.NewCommitter(offsets.Options{Timeout: time.Second}),
+	}
+	for i := range int32(200) {
+		own.committer.OpenStored(tp("orders", i), &fakeHolder{p: tp("orders", i)}, sarama.Uuid{}, 0, "")
+	}
+	for i := range b.N {
+		own.MarkOffset("orders", int32(i/1000)%8, int64(i), "")
+	}
+}

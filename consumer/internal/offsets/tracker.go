@@ -121,6 +121,11 @@ func (t *Tracker) position() position {
 	return p
 }
 
+// IsOf returns whether the Tracker is of this partition.
+func (t *Tracker) IsOf(topic string, partition int32) bool {
+	return t.partition.ID == partition && t.partition.Topic == topic
+}
+
 // Mark raises the position, as sarama's MarkOffset does: all messages below offset are done. When these are all delivered
 // messages, the position becomes that after the last batch, behind gaps of the log and control records. Mark returns false, and
 // does nothing, when the Tracker was closed, or when offset is above that of a message that was taken back (Withhold), or was not handed
