@@ -289,7 +289,7 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	case missing:
 		// There are messages that did not come: a record batch is larger than the size asked for. Kafka sends one batch whole if
 		// it is the first in an answer (KIP-74).
-		p.alone, p.size = true, min(2*p.fetchSize(), maxFetch)
+		p.alone, p.size = true, int(min(2*int64(p.fetchSize()), maxFetch)) // an int may have 32 bits
 	default:
 		p.alone, p.size = false, 0
 	}
