@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,8 @@ var (
 	// ErrChanged says that members or claims have appeared during a reset, or that somebody else has stored offsets. They may have read or
 	// overwritten what the reset has stored.
 	ErrChanged = errors.New("the group was used during the reset")
+	// ErrOtherTree says that members in another ZooKeeper tree have stored the topic's offsets. They may run: nobody can see them here.
+	ErrOtherTree = errors.New("members in another ZooKeeper tree have stored the offsets")
 )
 
 // Reset says which offsets to store.
@@ -36,6 +39,7 @@ type Reset struct {
 	Partitions []int32 // none: all of the topic
 	To         Target
 	Write      bool // false: only say what would be stored
+	AnyTree    bool // also if members in another ZooKeeper tree have stored the offsets: that tree is known to be gone
 }
 
 // targetKind is what a Target counts from.
@@ -102,11 +106,12 @@ type ResetResult struct {
 
 // ResetPartition is a partition of a reset. An offset that is not known is -1.
 type ResetPartition struct {
-	Partition int32 `json:"partition"`
-	Start     int64 `json:"start"`
-	End       int64 `json:"end"`
-	From      int64 `json:"from"` // what was stored before
-	To        int64 `json:"to"`
+	Partition int32  `json:"partition"`
+	Start     int64  `json:"start"`
+	End       int64  `json:"end"`
+	From      int64  `json:"from"` // what was stored before
+	To        int64  `json:"to"`
+	Error     string `json:"error,omitempty"` // why it was not stored; after an answer that did not come it may be stored late
 }
 
 const notExcluded = "A process that was just about to join, or that left the group because it reached no Kafka, may have read the offsets from before. " +
@@ -129,8 +134,8 @@ type resetting struct {
 // here or under another chroot that it can see, and looks again right before the write. After the write it looks once more, and returns
 // [ErrChanged] with the result if somebody has used the group meanwhile.
 //
-// Other errors are ErrInUse, allocator.ErrNoGroup, those of Kafka and of the session. With an error of Kafka's, some offsets may have been
-// stored.
+// Other errors are ErrInUse, ErrOtherTree, allocator.ErrNoGroup, those of Kafka and of the session. With an error of Kafka's, some offsets
+// may have been stored: those of the result's partitions without an Error.
 func (in *Inspector) ResetOffsets(ctx context.Context, group string, reset Reset) (*ResetResult, error) {
 	if err := errors.Join(kiel.CheckGroup(group), kiel.CheckTopic(reset.Topic)); err != nil {
 		return nil, operr.New(pkg, "reset offsets", "", err)
@@ -160,15 +165,23 @@ func (r *resetting) run(ctx context.Context) (*ResetResult, error) {
 	if err := r.plan(ctx, result); err != nil || !r.reset.Write {
 		return result, err
 	}
-	if err := r.write(ctx, result); err != nil {
+	commits, err := r.prepare(ctx, result)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := r.write(ctx, commits, result)
+	result.Written = err == nil
+	if stored == 0 {
 		return result, err
 	}
-	result.Written = true
-	return result, r.lookAgain(ctx, result)
+	return result, errors.Join(err, r.lookAgain(ctx, result))
 }
 
-// idle returns an error unless the group exists and has neither members nor claims. It also learns the tree.
+// idle returns an error unless the group exists and has neither members nor claims. It also learns the tree. It looks at this group last.
 func (r *resetting) idle(ctx context.Context) error {
+	if chroots := r.in.siblings(ctx, r.group); len(chroots) > 0 {
+		return operr.Because(ErrInUse, errors.New("a group of this name has members under "+few(chroots)+"; stop them first"))
+	}
 	var members, claims []string
 	err := r.in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
 		if err := inc.Sync(ctx, groupPath(r.group)); err != nil {
@@ -195,9 +208,6 @@ func (r *resetting) idle(ctx context.Context) error {
 		return operr.Because(ErrInUse, errors.New("members "+few(members)+" run; stop them first"))
 	case len(claims) > 0:
 		return operr.Because(ErrInUse, errors.New("claims of "+few(claims)+" exist; wait until their sessions have ended (kiel doctor says whose)"))
-	}
-	if chroots := r.in.siblings(ctx, r.group); len(chroots) > 0 {
-		return operr.Because(ErrInUse, errors.New("a group of this name has members under "+few(chroots)+"; stop them first"))
 	}
 	return nil
 }
@@ -271,8 +281,14 @@ func (r *resetting) stored(ctx context.Context) (map[kiel.Partition]offsets.Stor
 		return nil, err
 	}
 	for _, p := range r.partitions() {
-		if s := found[p]; s.Err != nil {
+		s := found[p]
+		unknown := offsets.ID{}
+		switch {
+		case s.Err != nil:
 			return nil, s.Err
+		case r.reset.AnyTree || s.IsCopied(r.place.Cluster):
+		case s.Ours && s.Place.Tree != unknown && s.Place.Tree != r.place.Tree:
+			return nil, operr.Because(ErrOtherTree, fmt.Errorf("%s was stored in %s, this is %s: their members, whom nobody sees here, may run", p, s.Place.Tree, r.place.Tree))
 		}
 	}
 	return found, nil
@@ -325,10 +341,10 @@ func (r *resetting) plan(ctx context.Context, result *ResetResult) error {
 		case toOffset:
 			to = r.reset.To.n
 		case toShift:
-			if one.From < 0 {
-				return fmt.Errorf("%s has no stored offset to shift", p)
+			if s := r.known[p]; one.From < 0 || !s.IsCopied(r.place.Cluster) && !offsets.SameTopic(s.TopicID, r.topic.ID) {
+				return fmt.Errorf("%s has no stored offset to shift, or one of a former topic of this name", p)
 			}
-			to = one.From + r.reset.To.n
+			to = shifted(one.From, r.reset.To.n)
 		case toTime:
 			if to = times[p].offset; to < 0 {
 				to = one.End
@@ -343,14 +359,22 @@ func (r *resetting) plan(ctx context.Context, result *ResetResult) error {
 // lateWrite is how long after the last look at the members an offset may be written.
 const lateWrite = 5 * time.Second
 
-// write stores the offsets, right after another look at the members.
-func (r *resetting) write(ctx context.Context, result *ResetResult) error {
+// shifted returns from + n, at most the largest offset.
+func shifted(from, n int64) int64 {
+	if n > math.MaxInt64-from {
+		return math.MaxInt64
+	}
+	return from + n
+}
+
+// prepare returns what to commit, right after another look at the members.
+func (r *resetting) prepare(ctx context.Context, result *ResetResult) ([]offsets.OffsetCommit, error) {
 	beginning, err := r.topic.BeginningIn(r.known)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.idle(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	looked := time.Now()
 	authorize := func() error {
@@ -366,13 +390,23 @@ func (r *resetting) write(ctx context.Context, result *ResetResult) error {
 			FirstPartitions: beginning.FirstPartitions, Began: beginning.At, Place: r.place, Authorize: authorize,
 		}
 	}
-	var errs []error
-	for _, err := range r.kafka.store.Commit(ctx, commits) {
-		if err != nil {
-			errs = append(errs, err)
+	return commits, nil
+}
+
+// write stores the offsets, and returns of how many Kafka has said that they are stored.
+func (r *resetting) write(ctx context.Context, commits []offsets.OffsetCommit, result *ResetResult) (stored int, err error) {
+	errs := r.kafka.store.Commit(ctx, commits)
+	for i, c := range commits {
+		if one := errs[c.Partition]; one != nil {
+			result.Partitions[i].Error, err = shown(one), cmpErr(err, one)
+			continue
 		}
+		stored++
 	}
-	return errors.Join(errs...)
+	if err != nil {
+		err = fmt.Errorf("%d of %d offsets were stored: %w", stored, len(commits), err)
+	}
+	return stored, err
 }
 
 // lookAgain looks whether somebody has used the group during the reset.
@@ -383,12 +417,14 @@ func (r *resetting) lookAgain(ctx context.Context, result *ResetResult) error {
 		return err
 	}
 	now, err := r.stored(ctx)
-	if err != nil {
+	if errors.Is(err, ErrOtherTree) {
+		return operr.Because(ErrChanged, err)
+	} else if err != nil {
 		return err
 	}
 	for _, p := range result.Partitions {
 		tp := kiel.Partition{Topic: r.topic.Name, ID: p.Partition}
-		if now[tp].Offset != p.To || now[tp].Token != 0 {
+		if p.Error == "" && (now[tp].Offset != p.To || now[tp].Token != 0) {
 			return operr.Because(ErrChanged, fmt.Errorf("%s has offset %d, not %d", tp, now[tp].Offset, p.To))
 		}
 	}
@@ -424,6 +460,8 @@ func (in *Inspector) RemoveTopic(ctx context.Context, group, topic string) error
 	if in.zk == nil {
 		return operr.New(pkg, "remove topic", topic, in.zkErr)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, largeGroup*in.from.Wait, errLate)
+	defer cancel()
 	a, err := allocator.New(in.zk, group, "kiel", allocator.Options{Logger: in.from.Session.Logger}) // it never runs, so it is no member
 	if err == nil {
 		err = a.RemoveTopic(ctx, topic)
