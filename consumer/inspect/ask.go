@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -136,5 +137,33 @@ func askOne(ctx context.Context, client *http.Client, group string, m *status.Me
 	if g.Version != status.Version || g.Group != group || g.Self == nil || g.Self.Name != m.Name {
 		return nil, errors.New("the answer is of another group, member or version")
 	}
-	return &g, nil
+	return trimmed(&g), nil
+}
+
+// The bounds of what is kept of an answer.
+const (
+	maxTroubles = 50
+	maxAbout    = status.MaxListed // objects of a trouble
+)
+
+// trimmed returns what a member says of itself: its own open partitions, and its troubles. A thousand whole answers have no room.
+func trimmed(g *status.Group) *status.Group {
+	kept := &status.Group{}
+	for _, p := range g.Partitions {
+		if p.Offsets != nil || p.WaitsFor != "" {
+			kept.Partitions = append(kept.Partitions, status.Partition{
+				Topic: strings.Clone(status.Shown(p.Topic)), Partition: p.Partition, Offsets: p.Offsets, WaitsFor: status.ShownText(p.WaitsFor),
+			})
+		}
+	}
+	for _, t := range g.Troubles[:min(len(g.Troubles), maxTroubles)] {
+		t.Kind, t.Last = strings.Clone(status.Shown(t.Kind)), status.ShownText(t.Last)
+		about := t.About[:min(len(t.About), maxAbout)]
+		t.About = make([]string, len(about)) // the rest of the answer is not kept with them
+		for i, a := range about {
+			t.About[i] = strings.Clone(status.Shown(a))
+		}
+		kept.Troubles = append(kept.Troubles, t)
+	}
+	return kept
 }
