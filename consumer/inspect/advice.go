@@ -43,7 +43,7 @@ func (l *look) findDisagreements() {
 		a := adviceOn(d.Kind)
 		f := Finding{Kind: Kind(d.Kind), Severity: a.severity, Text: d.Text, Waiting: -1, Do: a.do, Runbook: a.runbook}
 		if d.Kind == status.PersistentClaim || d.Kind == status.OrphanClaim || d.Kind == status.UnreadableClaim {
-			l.findClaims(f)
+			l.findClaims(d, f)
 			continue
 		}
 		switch d.Kind {
@@ -74,27 +74,38 @@ func (l *look) joined(names []string) (at *time.Time) {
 	return at
 }
 
-// findClaims finds what is in claims' places and no claim. It goes by the partitions, because a disagreement lists a few.
-func (l *look) findClaims(f Finding) {
-	for _, d := range l.report.Disagreements {
-		if Kind(d.Kind) != f.Kind {
-			continue
+// maxClaimFindings bounds how many findings of one kind are about one partition each.
+const maxClaimFindings = 100
+
+// findClaims finds what is in claims' places and no claim. Persistent znodes are found by the partitions: a disagreement lists a few.
+func (l *look) findClaims(d status.Disagreement, f Finding) {
+	var found []Partition
+	for _, p := range l.report.Partitions {
+		if d.Kind == status.PersistentClaim && p.State == status.Blocked || d.Kind != status.PersistentClaim && slices.Contains(d.Names, id(p).String()) {
+			found = append(found, p)
 		}
-		for _, name := range d.Names {
-			i := slices.IndexFunc(l.report.Partitions, func(p Partition) bool { return id(p).String() == name })
-			if i < 0 {
-				continue
-			}
-			p, one := l.report.Partitions[i], f
-			one.Since, one.Text = p.Since, "a znode without a session is in the claim's place, so nobody can own the partition"
-			if f.Kind != Kind(status.PersistentClaim) {
-				one.Text = fmt.Sprintf("a znode that is no member's is in the claim's place (owner %q), so nobody can own the partition", p.Owner)
-			}
-			if p.Kafka != nil {
-				one.Waiting = p.Kafka.Waiting
-			}
-			one.Command = l.command("release", name)
-			l.add(one, name)
+	}
+	for i, p := range found[:min(len(found), maxClaimFindings)] {
+		one, name := f, id(p).String()
+		one.Since, one.Command = p.Since, l.command("release", name)
+		switch {
+		case d.Kind == status.PersistentClaim:
+			one.Text = "a znode without a session is in the claim's place, so nobody can own the partition"
+		case d.Kind == status.UnreadableClaim:
+			one.Text = "a znode that is no member's is in the claim's place, so nobody can own the partition"
+		case l.same(p):
+			one.Text = fmt.Sprintf("its owner %q is no member (any more): members that leave finish their work so, for RebalanceTimeout at most", p.Owner)
+			one.Do = "if it lasts longer, " + f.Do
+		default:
+			one.Severity, one.Do = Note, "nothing, unless it lasts"
+			one.Text = fmt.Sprintf("its owner %q is no member at this moment: it leaves or joins", p.Owner)
+		}
+		if p.Kafka != nil {
+			one.Waiting = p.Kafka.Waiting
+		}
+		l.add(one, name)
+		if i == min(len(found), maxClaimFindings)-1 { // the others
+			l.report.Findings[len(l.report.Findings)-1].More = len(found) - i - 1
 		}
 	}
 }

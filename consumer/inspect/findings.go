@@ -210,7 +210,11 @@ type byMember struct {
 // findPartitions finds partitions that nobody owns, that stand still, and that fall behind.
 func (l *look) findPartitions() {
 	groups := map[byMember][]Partition{}
+	unknown, why := []string{}, ""
 	for _, p := range l.report.Partitions {
+		if l.unknown(p) {
+			unknown, why = append(unknown, id(p).String()), cmp.Or(why, p.Kafka.Error, "no leader answers")
+		}
 		if kind := l.judge(p); kind != "" {
 			groups[byMember{kind, p.Owner}] = append(groups[byMember{kind, p.Owner}], p)
 		}
@@ -218,18 +222,36 @@ func (l *look) findPartitions() {
 	for key, ps := range groups {
 		l.addPartitions(key, ps)
 	}
+	if len(unknown) > 0 {
+		l.add(Finding{
+			Kind: OffsetsUnknown, Waiting: -1, Runbook: "kielkafkaunreachable", Text: "Kafka does not say how far it is, so nothing can be said of it: " + why,
+			Do: "look whether the partition has a leader, and whether this user may see its offsets",
+		}, unknown...)
+	}
+}
+
+// unknown returns whether Kafka has answered, but not about this partition, at all looks.
+func (l *look) unknown(p Partition) bool {
+	if p.Kafka == nil || l.refused != nil || p.Kafka.Error == "" && p.Kafka.End >= 0 {
+		return false
+	}
+	if l.before == nil {
+		return true
+	}
+	end, ok := l.before.ends[id(p)]
+	return !ok || end.err != nil || l.before.stored[id(p)].Err != nil
 }
 
 // judge returns which kind of finding a partition is, "" for none.
 func (l *look) judge(p Partition) Kind {
 	switch {
-	case p.State == status.Free && l.freeFirst[id(p)] && l.claimed(p.Topic):
+	case p.State == status.Free && l.same(p) && l.claimed(p.Topic):
 		return NoOwner
-	case p.Kafka == nil || p.State != status.Owned:
+	case p.Kafka == nil || p.State != status.Owned || l.before != nil && !l.same(p): // a new owner has just begun
 		return ""
 	case p.Kafka.Tree != "" && l.report.Tree != "" && p.Kafka.Tree != l.report.Tree:
 		return OtherTree
-	case p.Token > 0 && p.Kafka.Token > p.Token && p.Kafka.Tree == l.report.Tree:
+	case p.Token > 0 && p.Kafka.Token > p.Token && p.Kafka.Tree == l.report.Tree && (l.before == nil || l.before.stored[id(p)].Token > p.Token):
 		return NewerOwner
 	case l.before == nil:
 		return ""

@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/topics"
+	"github.com/kielgo/kiel/status"
 )
 
 // kafka is a client of Kafka for one call.
@@ -60,6 +61,17 @@ func (k *kafka) coordinator(again bool) (offsets.Coordinator, error) {
 	return k.client.Coordinator(k.group)
 }
 
+// peek reads stored offsets, and once more if the coordinator has moved.
+func (k *kafka) peek(ctx context.Context, ps []kiel.Partition) (found map[kiel.Partition]offsets.Stored, err error) {
+	for range 2 {
+		found, err = k.store.Peek(ctx, ps)
+		if err == nil && !slices.ContainsFunc(ps, func(p kiel.Partition) bool { return found[p].Err != nil }) {
+			break
+		}
+	}
+	return found, err
+}
+
 // description is what Kafka says of topics.
 type description struct {
 	topics  map[string]topics.Info
@@ -97,8 +109,8 @@ func (k *kafka) describe(ctx context.Context, names []string) (description, erro
 
 // found is an offset that a broker has found.
 type found struct {
-	offset int64 // -1 if there is none
-	at     time.Time
+	offset int64     // -1 if there is none
+	at     time.Time // zero if it is not known
 	err    error
 }
 
@@ -148,7 +160,10 @@ func addAnswer(out map[kiel.Partition]found, answer *sarama.OffsetResponse) {
 			case b.Err != sarama.ErrNoError:
 				f.err = b.Err
 			case len(b.Offsets) > 0:
-				f.offset, f.at = b.Offsets[0], time.UnixMilli(b.Timestamp).UTC()
+				f.offset = b.Offsets[0]
+				if at := status.Millis(b.Timestamp); at != nil { // producers choose timestamps, also such as JSON can't hold
+					f.at = *at
+				}
 			}
 			out[kiel.Partition{Topic: topic, ID: id}] = f
 		}
@@ -227,13 +242,15 @@ func (k *kafka) round(
 			delete(open, p)
 			continue
 		case f.offset == s.offset:
-			out[p] = f.at
+			if !f.at.IsZero() {
+				out[p] = time.UnixMilli(min(f.at.UnixMilli(), s.now)).UTC()
+			}
 			delete(open, p)
 			continue
 		case f.offset < 0 || f.offset > s.offset: // the message is older than t
 			s.hi = min(s.hi, t)
 		default:
-			s.lo = max(t, f.at.UnixMilli())
+			s.lo = max(t, min(f.at.UnixMilli(), s.hi-1))
 		}
 		if s.lo > 0 && s.hi-s.lo <= 1 {
 			out[p] = time.UnixMilli(s.lo).UTC()

@@ -39,17 +39,18 @@ type look struct {
 	group  string
 	report *Report
 
-	wanted    []kiel.Partition // those of which offsets are read
-	tooMany   bool             // there are more than Options.MaxClaims
-	known     map[string]topics.Info
-	before    *glance // the first of two looks at Kafka
-	freeFirst map[kiel.Partition]bool
-	siblings  []string
-	said      []*status.Group // by member; nil for those that did not answer
-	acls      []string        // znodes whose ACL is not that of the group's znode
-	zkFailed  time.Time       // when ZooKeeper was asked that did not answer
-	noGroup   error
-	refused   error // why Kafka does not show the group's offsets
+	wanted   []kiel.Partition // those of which offsets are read
+	tooMany  bool             // there are more than Options.MaxClaims
+	known    map[string]topics.Info
+	before   *glance                      // the first of two looks at Kafka
+	first    map[kiel.Partition]Partition // as ZooKeeper had them at the first of two looks; empty if there is one
+	twice    bool                         // there was a second look at ZooKeeper
+	siblings []string
+	said     []*status.Group // by member; nil for those that did not answer
+	acls     []string        // znodes whose ACL is not that of the group's znode
+	zkFailed time.Time       // when ZooKeeper was asked that did not answer
+	noGroup  error
+	refused  error // why Kafka does not show the group's offsets
 }
 
 // glance is one look at Kafka.
@@ -76,7 +77,7 @@ func (in *Inspector) Look(ctx context.Context, group string, opts Options) (*Rep
 	if err := kiel.CheckGroup(group); err != nil {
 		return nil, operr.New(pkg, "look at group", "", err)
 	}
-	l := &look{in: in, opts: opts, group: group, freeFirst: map[kiel.Partition]bool{}, report: &Report{
+	l := &look{in: in, opts: opts, group: group, first: map[kiel.Partition]Partition{}, report: &Report{
 		Version: Version, Group: group, Window: opts.Window.Seconds(), Chroot: in.chroot(),
 		ZooKeeper: Source{State: NotAsked}, Kafka: Source{State: NotAsked}, Members: []status.Member{}, Partitions: []Partition{},
 		Disagreements: []status.Disagreement{}, Findings: []Finding{},
@@ -84,10 +85,13 @@ func (in *Inspector) Look(ctx context.Context, group string, opts Options) (*Rep
 	zkAt := l.zooKeeper(ctx)
 	if opts.Window > 0 && l.report.ZooKeeper.State == OK {
 		for _, p := range l.report.Partitions {
-			l.freeFirst[id(p)] = p.State == status.Free
+			l.first[id(p)] = p
 		}
 	}
 	kafkaAt := l.kafka(ctx, &zkAt)
+	if opts.Window > 0 && l.report.ZooKeeper.State == OK { // unless that was done with Kafka
+		l.again(ctx, &zkAt)
+	}
 	if l.in.from.Members && l.report.ZooKeeper.State == OK {
 		l.askMembers(ctx)
 	}
@@ -191,10 +195,9 @@ func (l *look) kafka(ctx context.Context, zkAt *time.Time) (at time.Time) {
 		return failed(err)
 	}
 	if l.opts.Window > 0 && len(l.wanted) > 0 {
-		if pause.Sleep(ctx, l.opts.Window) != nil {
+		if l.again(ctx, zkAt); ctx.Err() != nil {
 			return time.Time{}
 		}
-		*zkAt = l.zooKeeper(ctx)
 		l.before = first
 		if first, err = l.glance(ctx, k); err != nil {
 			return failed(err)
@@ -203,6 +206,19 @@ func (l *look) kafka(ctx context.Context, zkAt *time.Time) (at time.Time) {
 	l.report.Kafka.State = OK
 	l.merge(first)
 	return first.at
+}
+
+// again looks at ZooKeeper a second time, after the window.
+func (l *look) again(ctx context.Context, zkAt *time.Time) {
+	if !l.twice && pause.Sleep(ctx, l.opts.Window) == nil {
+		l.twice, *zkAt = true, l.zooKeeper(ctx)
+	}
+}
+
+// same returns whether a partition had the same claim, or none, at the first of two looks.
+func (l *look) same(p Partition) bool {
+	was, ok := l.first[id(p)]
+	return ok && was.State == p.State && was.Token == p.Token
 }
 
 // want decides of which partitions offsets are read: those whose claims are, with names that Kafka takes.
@@ -240,7 +256,7 @@ func (l *look) glance(ctx context.Context, k *kafka) (*glance, error) {
 		}
 	}
 	if len(there) > 0 { // an empty list would ask for all
-		g.stored, err = k.store.Peek(ctx, there)
+		g.stored, err = k.peek(ctx, there)
 	}
 	if errors.Is(err, sarama.ErrGroupAuthorizationFailed) || len(there) > 0 && errors.Is(g.stored[there[0]].Err, sarama.ErrGroupAuthorizationFailed) {
 		l.refused, err, g.stored = sarama.ErrGroupAuthorizationFailed, nil, nil

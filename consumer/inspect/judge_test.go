@@ -1,0 +1,147 @@
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/status"
+)
+
+// seen makes a look at one partition, t:0, of a member c2: what waited and what waits, with the claim's token at both looks.
+func seen(before, now status.Partition, committed, end [2]int64) *look {
+	tp := kiel.Partition{Topic: "t"}
+	before.Topic, now.Topic = "t", "t"
+	l := &look{group: "g", first: map[kiel.Partition]Partition{tp: {Partition: before}}, report: &Report{
+		Group: "g", At: time.Now(), ZooKeeper: Source{State: OK}, Kafka: Source{State: OK},
+		Members: []status.Member{{Name: "c2", Functions: []string{"balanced/1"}}},
+	}}
+	g := [2]*glance{}
+	for i := range g {
+		g[i] = &glance{stored: map[kiel.Partition]offsets.Stored{tp: {Offset: committed[i]}}, ends: map[kiel.Partition]found{tp: {offset: end[i]}}}
+	}
+	l.report.Partitions, l.before = []Partition{{Partition: now}}, g[0]
+	l.merge(g[1])
+	return l
+}
+
+// Who has claimed a partition between the looks has not had the time to go on, and is not to be restarted.
+func TestNewOwnerDoesNotStandStill(t *testing.T) {
+	was := status.Partition{State: status.Owned, Owner: "c3", Token: 7}
+	is := status.Partition{State: status.Owned, Owner: "c2", Token: 9}
+	stuck, waits := [2]int64{5, 5}, [2]int64{8, 9}
+	if kind := seen(is, is, stuck, waits).judge(seen(is, is, stuck, waits).report.Partitions[0]); kind != StandsStill {
+		t.Errorf("the same owner: %q", kind)
+	}
+	l := seen(was, is, stuck, waits)
+	if kind := l.judge(l.report.Partitions[0]); kind != "" {
+		t.Errorf("a new owner: %q", kind)
+	}
+}
+
+// A later owner's commit that comes between the look at ZooKeeper and that at Kafka is a handover.
+func TestHandoverIsNoNewerOwner(t *testing.T) {
+	is := status.Partition{State: status.Owned, Owner: "c2", Token: 7}
+	for stored, want := range map[int64]Kind{7: "", 9: NewerOwner} {
+		l := seen(is, is, [2]int64{5, 6}, [2]int64{6, 6})
+		l.report.Partitions[0].Kafka.Token = 9
+		l.before.stored[kiel.Partition{Topic: "t"}] = offsets.Stored{Offset: 5, Token: stored}
+		if kind := l.judge(l.report.Partitions[0]); kind != want {
+			t.Errorf("stored with %d before: %q, want %q", stored, kind, want)
+		}
+	}
+}
+
+// Members that leave, or join, have claims and no znode for a while.
+func TestLeavingMemberIsNoProblem(t *testing.T) {
+	old, is := status.Partition{State: status.Owned, Owner: "c3", Token: 7}, status.Partition{State: status.Owned, Owner: "c3", Token: 9}
+	for _, tc := range []struct {
+		before status.Partition
+		want   Severity
+	}{{old, Note}, {is, Problem}} {
+		l := seen(tc.before, is, [2]int64{5, 6}, [2]int64{6, 6})
+		l.report.Disagreements = []status.Disagreement{status.NewDisagreement(status.OrphanClaim, "", "t:0")}
+		l.findDisagreements()
+		if f := l.report.Findings; len(f) != 1 || f[0].Severity != tc.want || strings.Contains(f[0].Text, "nobody can own") {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// A disagreement lists a few; each partition has a finding with its command.
+func TestManyPersistentClaims(t *testing.T) {
+	for _, n := range []int{30, 250} {
+		l := &look{group: "g", report: &Report{}}
+		var names []string
+		for i := range n {
+			p := Partition{Partition: status.Partition{Topic: "t", Partition: int32(i), State: status.Blocked}}
+			l.report.Partitions, names = append(l.report.Partitions, p), append(names, id(p).String())
+		}
+		l.report.Disagreements = []status.Disagreement{status.NewDisagreement(status.PersistentClaim, "", names...)}
+		l.findDisagreements()
+		total := 0
+		for i, f := range l.report.Findings {
+			total += len(f.Objects) + f.More
+			if f.Command != fmt.Sprintf("kiel release g t:%d", i) {
+				t.Errorf("%+v", f)
+			}
+		}
+		if total != n || len(l.report.Findings) != min(n, maxClaimFindings) {
+			t.Errorf("%d findings about %d of %d partitions", len(l.report.Findings), total, n)
+		}
+	}
+}
+
+// Producers choose timestamps: one in nanoseconds is in a year that JSON can't hold.
+func TestTimestampsOutOfRange(t *testing.T) {
+	for _, ms := range []int64{time.Now().UnixNano(), math.MaxInt64, math.MinInt64, -1} {
+		out := map[kiel.Partition]found{}
+		addAnswer(out, &sarama.OffsetResponse{Blocks: map[string]map[int32]*sarama.OffsetResponseBlock{"t": {0: {Offsets: []int64{3}, Timestamp: ms}}}})
+		f := out[kiel.Partition{Topic: "t"}]
+		if _, err := json.Marshal(&Offsets{Oldest: &f.at}); err != nil || f.offset != 3 {
+			t.Errorf("%d: %+v, %v", ms, f, err)
+		}
+	}
+}
+
+func TestUnknownOffsets(t *testing.T) {
+	is := status.Partition{State: status.Owned, Owner: "c2", Token: 7}
+	for end, want := range map[int64]int{6: 0, -1: 1} {
+		l := seen(is, is, [2]int64{6, 6}, [2]int64{end, end})
+		if end < 0 {
+			l.before.ends = nil
+		}
+		l.findPartitions()
+		if f := l.report.Findings; len(f) != want || want > 0 && (f[0].Kind != OffsetsUnknown || f[0].Objects[0] != "t:0" || f[0].Do == "") {
+			t.Errorf("end %d: %+v", end, f)
+		}
+	}
+}
+
+// A shift is not carried over to the other end.
+func TestShiftOverflows(t *testing.T) {
+	for _, tc := range [][3]int64{{5, math.MaxInt64, math.MaxInt64}, {5, -7, -2}, {5, math.MinInt64, math.MinInt64 + 5}, {5, 7, 12}} {
+		if got := shifted(tc[0], tc[1]); got != tc[2] {
+			t.Errorf("%d by %d: %d", tc[0], tc[1], got)
+		}
+	}
+}
+
+// Of an answer is kept what the member says of itself, within bounds.
+func TestAnswersAreTrimmed(t *testing.T) {
+	g := &status.Group{Partitions: make([]status.Partition, 5000), Troubles: make([]status.Trouble, 5000)}
+	g.Partitions[7] = status.Partition{Topic: "t", Partition: 7, Offsets: &status.Offsets{Marked: 3}}
+	g.Troubles[0].About, g.Troubles[0].Kind = make([]string, 5000), strings.Repeat("k", 5000)
+	got := trimmed(g)
+	if len(got.Partitions) != 1 || got.Partitions[0].Offsets.Marked != 3 || len(got.Troubles) != maxTroubles || len(got.Troubles[0].About) != maxAbout ||
+		len(got.Troubles[0].Kind) > status.MaxShown {
+		t.Errorf("%+v", got)
+	}
+}
