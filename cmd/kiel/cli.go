@@ -94,6 +94,7 @@ type offsetsResetCmd struct {
 	Topic     string  `required:"" help:"The topic."`
 	Partition []int32 `placeholder:"NUMBER,…" help:"These of its partitions alone."`
 	To        string  `required:"" placeholder:"TARGET" help:"start, end, an offset, --to=+N or --to=-N (a shift of what is stored), @-1h, or @2006-01-02T15:04:05Z (the first message from that time on)."`
+	AnyTree   bool    `help:"Also if members in another ZooKeeper tree have stored the offsets, and may run: you know that it is gone."`
 	Yes       bool    `help:"Store the offsets. Without it, show what would be stored."`
 }
 

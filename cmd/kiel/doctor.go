@@ -106,9 +106,13 @@ func (p printer) finding(f inspect.Finding, r *inspect.Report, width int) {
 	}
 	indent := width + 4
 	fmt.Fprintf(p.w, "%s %-*s  %s\n", mark, width, clean(about(f)), wrapped(clean(say), indent))
-	for _, more := range []struct{ label, text string }{{"do: ", f.Do}, {"run: ", f.Command}, {"runbook: ", f.Runbook}} {
+	do := ""
+	if f.Do != "" {
+		do = wrapped(clean("do: "+f.Do), indent)
+	}
+	for _, more := range []struct{ label, text string }{{"", do}, {"run: ", clean(f.Command)}, {"runbook: ", clean(f.Runbook)}} { // the last two are copied: one line each
 		if more.text != "" {
-			fmt.Fprintf(p.w, "%s%s\n", strings.Repeat(" ", indent), wrapped(clean(more.label+more.text), indent))
+			fmt.Fprintf(p.w, "%s%s%s\n", strings.Repeat(" ", indent), more.label, more.text)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -68,13 +69,16 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	case err == nil:
 		return exitOK
 	case isUsage:
-		fmt.Fprintf(errOut, "kiel: %s\nTry 'kiel --help'.\n", clean(usage.Error()))
+		fmt.Fprintf(errOut, "kiel: %s\nTry 'kiel --help'.\n", oneLine(usage))
 		return exitUsage
 	case !errors.Is(err, errProblems):
-		fmt.Fprintln(errOut, "kiel:", clean(err.Error()))
+		fmt.Fprintln(errOut, "kiel:", oneLine(err))
 	}
 	return exitFailed
 }
+
+// oneLine returns the text of an error, which may be several that were joined.
+func oneLine(err error) string { return clean(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
 // version returns the version with which the command was installed.
 func version() string {

@@ -366,3 +366,20 @@ func TestClean(t *testing.T) {
 		}
 	}
 }
+
+// A command is copied from the terminal: it stays in one line, with its spaces.
+func TestCommandIsOneLine(t *testing.T) {
+	var out bytes.Buffer
+	group := strings.Repeat("long", 20) + "  two"
+	f := inspect.Finding{Objects: []string{"orders:2"}, Text: "x", Do: strings.Repeat("do it ", 30), Command: "kiel release '" + group + "' orders:2", Runbook: strings.Repeat("r", 100)}
+	newPrinter(&out).finding(f, &inspect.Report{}, 8)
+	if text := out.String(); !strings.Contains(text, "            run: "+f.Command+"\n") || !strings.Contains(text, "            runbook: "+f.Runbook+"\n") || !strings.Contains(text, "            do: do it") {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestErrorsAreOneLine(t *testing.T) {
+	if got := oneLine(errors.Join(errors.New("a"), errors.New("b\x1b"))); got != `a; b\u001b` {
+		t.Errorf("%q", got)
+	}
+}

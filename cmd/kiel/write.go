@@ -170,10 +170,12 @@ func (c *offsetsResetCmd) Run(a *app) error {
 		return err
 	}
 	defer closeIt()
-	result, err := in.ResetOffsets(a, c.Group, inspect.Reset{Topic: c.Topic, Partitions: c.Partition, To: to, Write: c.Yes})
+	result, err := in.ResetOffsets(a, c.Group, inspect.Reset{Topic: c.Topic, Partitions: c.Partition, To: to, Write: c.Yes, AnyTree: c.AnyTree})
 	switch {
 	case errors.Is(err, inspect.ErrInUse) && !errors.Is(err, inspect.ErrChanged):
 		return fmt.Errorf("refused: %w", err)
+	case errors.Is(err, inspect.ErrOtherTree) && result == nil:
+		return fmt.Errorf("refused: %w; if that tree is gone, add --any-tree", err)
 	case result == nil:
 		return err
 	case a.Output == "json":
@@ -182,9 +184,9 @@ func (c *offsetsResetCmd) Run(a *app) error {
 	rows := make([]table.Row, len(result.Partitions))
 	for i, p := range result.Partitions {
 		id := kiel.Partition{Topic: result.Topic, ID: p.Partition}.String()
-		rows[i] = table.Row{id, number(p.Start), number(p.End), number(p.From), number(p.To)}
+		rows[i] = table.Row{id, number(p.Start), number(p.End), number(p.From), number(p.To), p.Error}
 	}
-	a.out.table(table.Row{"PARTITION", "START", "END", "STORED", "NEW"}, rows)
+	a.out.table(table.Row{"PARTITION", "START", "END", "STORED", "NEW", ""}, rows)
 	switch {
 	case err != nil:
 	case result.Written:
