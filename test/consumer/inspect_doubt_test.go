@@ -138,7 +138,7 @@ func TestInspectLooksTwiceWithoutKafka(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer in.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // it has only read
+		defer in.Close(context.WithoutCancel(t.Context()))
 		if err := r.zk.Delete(ownersPath + "/t:0"); err != nil {
 			t.Fatal(err)
 		}
