@@ -214,6 +214,7 @@ func (h *hidden) aborts(b *recordBatch) (bool, error) {
 	if err := u.open(b, raw); err != nil || u.left == 0 {
 		return false, err
 	}
+	u.by = h.unpacker
 	if err := u.decode(&one, &Partition{}, 1); err != nil {
 		return false, err
 	}

@@ -185,7 +185,7 @@ func (p *Partition) take() (out Batch, some bool, err error) {
 func (p *Partition) begin() (out Batch, limit int) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	if p.seen != p.seeks {
+	if p.seen != p.seeks || p.closed {
 		p.seen, p.rest = p.seeks, unpacked{}
 	}
 	if p.rest.raw == nil {
