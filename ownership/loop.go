@@ -99,8 +99,8 @@ func (l *loop) handle(ctx context.Context) {
 		select {
 		case f := <-l.inbox:
 			f()
-			// What is about to give another input, as handlers that return together, does so first. No rule depends on it: without it the
-			// first request goes alone more often, and a hand-over of many takes one round trip more.
+			// Goroutines that are about to give another input, as those of handlers that return together, do so first. No rule depends
+			// on it: without it the first request goes alone more often, and a hand-over of many takes one round trip more.
 			runtime.Gosched()
 			l.drainInbox()
 		case <-end:

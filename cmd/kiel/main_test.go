@@ -259,7 +259,7 @@ func TestJSON(t *testing.T) {
 	leave()
 }
 
-// What others have written to ZooKeeper never reaches the terminal as it is.
+// Texts that others have written to ZooKeeper never reach the terminal as they are.
 func TestHostileNames(t *testing.T) {
 	w := newWorld(t)
 	const evil = "\\u001b[2J\\u009b31m\\u202e"

@@ -32,7 +32,7 @@ func seen(before, now status.Partition, committed, end [2]int64) *look {
 	return l
 }
 
-// Who has claimed a partition between the looks has not had the time to go on, and is not to be restarted.
+// A member that has claimed a partition between the looks has not had the time to go on, and is not to be restarted.
 func TestNewOwnerDoesNotStandStill(t *testing.T) {
 	was := status.Partition{State: status.Owned, Owner: "c3", Token: 7}
 	is := status.Partition{State: status.Owned, Owner: "c2", Token: 9}
@@ -134,7 +134,7 @@ func TestShiftOverflows(t *testing.T) {
 	}
 }
 
-// Of an answer is kept what the member says of itself, within bounds.
+// An answer is trimmed to what the member says of itself, within bounds.
 func TestAnswersAreTrimmed(t *testing.T) {
 	g := &status.Group{Partitions: make([]status.Partition, 5000), Troubles: make([]status.Trouble, 5000)}
 	g.Partitions[7] = status.Partition{Topic: "t", Partition: 7, Offsets: &status.Offsets{Marked: 3}}

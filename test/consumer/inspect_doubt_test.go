@@ -23,7 +23,8 @@ func (r *rig) resetTo(to string, partitions ...int32) (*inspect.ResetResult, err
 	return r.inspector("").ResetOffsets(r.t.Context(), group, inspect.Reset{Topic: topic, Partitions: partitions, To: target(r.t, to), Write: true})
 }
 
-// What is stored of a topic that was created again says nothing of the new one: shifted, it would skip the new one's messages.
+// The offset that is stored of a topic which was created again says nothing of the new one: shifted, it would skip the new one's
+// messages.
 func TestResetShiftsNothingOfAFormerTopic(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.used()

@@ -87,7 +87,7 @@ func TestOldBombs(t *testing.T) {
 	}
 }
 
-// What is wrong in a compressed message ends the partition at its first message that was not handed out, and reading goes on behind it.
+// A mistake in a compressed message ends the partition at its first message that was not handed out, and reading goes on behind it.
 func TestSpoiltOldMessages(t *testing.T) {
 	good, inner := batch{values: vals(5), legacy: true}, legacyMessage(1, 0, 0, 1, nil, []byte("v"))
 	broken := slices.Clone(inner)

@@ -354,7 +354,7 @@ func TestSeekingInsideOfLargeBatches(t *testing.T) {
 	})
 }
 
-// What is left of a batch that was handed out in part is dropped when reading goes on elsewhere.
+// The rest of a batch that was handed out in part is dropped when reading goes on elsewhere.
 func TestRepositionInsideOfABatch(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(50_000), gzip: true}, batch{values: vals(50_000)})

@@ -13,7 +13,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// What is read is what sarama reads, from any offset, with seeks, partitions that open and close, and memory that is used again.
+// The Fetcher reads what sarama reads, from any offset, with seeks, partitions that open and close, and memory that is used again.
 func TestRandomLogs(t *testing.T) {
 	seed := rand.Uint64()
 	t.Attr("seed", strconv.FormatUint(seed, 10))
@@ -141,7 +141,7 @@ func TestRandomLogs(t *testing.T) {
 	}
 }
 
-// Of random transactions what was aborted is not read.
+// The messages of aborted transactions are not read, those of the others are, whatever their order.
 func TestRandomTransactions(t *testing.T) {
 	seed := rand.Uint64()
 	t.Attr("seed", strconv.FormatUint(seed, 10))

@@ -78,7 +78,7 @@ func TestMaxDecompressedBatchSize(t *testing.T) {
 	}
 }
 
-// What is allocated for a batch that is too large has the limit's order of size, and what stays in memory is less.
+// The memory that a batch which is too large takes has the limit's order of size, and less of it stays.
 func TestBombs(t *testing.T) {
 	const limit = 1 << 20
 	for _, codec := range codecs {
@@ -267,7 +267,7 @@ func TestSpoiltInsideLasts(t *testing.T) {
 	})
 }
 
-// What waits does not change when the next answer comes.
+// Batches that wait do not change when the next answer comes.
 func TestWhatWaitsKeepsItsBytes(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: []string{"aaaa"}})
