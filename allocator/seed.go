@@ -241,7 +241,7 @@ func (l *loop) compareSeed(v *sharedset.View) {
 		}
 	}
 	l.seed.compare(v)
-	if len(missing(l.seed.all(), v.Items)) == 0 {
+	if hasAll(v.Items, l.seed.all()) {
 		l.seedIn, l.seeded = v, true
 		if l.stopAdding != nil {
 			l.stopAdding(sharedset.ErrNotNeeded) // of members that start together the others wait for the set's lock to add the same
@@ -253,13 +253,29 @@ func (l *loop) compareSeed(v *sharedset.View) {
 
 // missing returns the items of before that are not in now. Both are sorted.
 func missing(before, now []string) (gone []string) {
-	for _, item := range before {
+	for i, item := range before {
 		for len(now) > 0 && now[0] < item {
 			now = now[1:]
 		}
-		if len(now) == 0 || now[0] != item {
+		if len(now) == 0 {
+			return append(gone, before[i:]...)
+		}
+		if now[0] != item {
 			gone = append(gone, item)
 		}
 	}
 	return gone
+}
+
+// hasAll reports whether all wanted items are in items. Both are sorted.
+func hasAll(items, wanted []string) bool {
+	for _, item := range wanted {
+		for len(items) > 0 && items[0] < item {
+			items = items[1:]
+		}
+		if len(items) == 0 || items[0] != item {
+			return false
+		}
+	}
+	return true
 }

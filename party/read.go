@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,12 +96,12 @@ func (l *loop) readListed(ctx context.Context, names []string, directory session
 // membersOf returns the members of those names. While the znode of each of them has to be read, none is known by its hash.
 func (l *loop) membersOf(ctx context.Context, names []string, directory session.Stat) (members []Member, err error) {
 	if !l.single {
-		var byHash map[string]record
-		if byHash, err = l.byHash(ctx, names); err != nil {
+		var hashed []Member
+		if hashed, err = l.byHash(ctx, names); err != nil {
 			return nil, err
 		}
-		members, err = l.assemble(ctx, names, directory, byHash)
-		if err != nil || len(byHash) == 0 || l.singly == nil || !l.singly(members) {
+		members, err = l.assemble(ctx, names, directory, hashed)
+		if err != nil || len(hashed) == 0 || l.singly == nil || !l.singly(members) {
 			return members, err
 		}
 		l.single = true
@@ -110,38 +111,48 @@ func (l *loop) membersOf(ctx context.Context, names []string, directory session.
 	return members, err
 }
 
-// assemble returns the members of those names: some as they are known by hash, the others read as far as needed.
-func (l *loop) assemble(ctx context.Context, names []string, directory session.Stat, byHash map[string]record) ([]Member, error) {
+// assemble returns the members of those names: some as they are known by hash, sorted, the others read as far as needed.
+func (l *loop) assemble(ctx context.Context, names []string, directory session.Stat, hashed []Member) ([]Member, error) {
 	came, went := differ(l.names, names)
 	explained := directory.Czxid == l.directory.Czxid && directory.Cversion-l.directory.Cversion == int32(came+went)
-	single := slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := byHash[name]; return ok })
+	single := without(names, hashed)
 	var audit []string
 	if explained && came+went == 0 {
 		audit = l.nextAudit(single)
 	}
 	var suspects []string
 	for _, name := range single {
-		if r, known := l.members[name]; !known || r.hash != (recordHash{}) || !explained || name == l.name || slices.Contains(audit, name) {
+		if _, known := l.members[name]; !known || !explained || name == l.name || slices.Contains(audit, name) {
 			suspects = append(suspects, name)
 		}
 	}
 	if err := l.refreshRecords(ctx, suspects); err != nil {
 		return nil, err
 	}
-	members := make([]Member, 0, len(names))
-	next := make(map[string]record, len(names))
-	for _, name := range names {
-		r, ok := byHash[name]
-		if !ok {
-			r, ok = l.members[name]
-		}
-		if ok {
+	members, next := hashed, make(map[string]record, len(single))
+	for _, name := range single {
+		if r, ok := l.members[name]; ok {
 			next[name] = r
 			members = append(members, r.Member)
 		}
 	}
 	l.members = next
+	if len(single) > 0 {
+		slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	}
 	return members, nil
+}
+
+// without returns those of names that none of the members has. Both are sorted.
+func without(names []string, members []Member) (rest []string) {
+	for _, name := range names {
+		if len(members) > 0 && members[0].Name == name {
+			members = members[1:]
+		} else {
+			rest = append(rest, name)
+		}
+	}
+	return rest
 }
 
 // differ counts the names that are only in b and those that are only in a. Both are sorted.

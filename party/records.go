@@ -154,7 +154,7 @@ func (d *recordsDir) changed() <-chan struct{} {
 
 // byHash returns the members among the names whose records have a hash that l.records knows, after it has read the records that it
 // did not know. A member's own znode is read in any case, and so are members without an entry, and those whose hash no member's record has.
-func (l *loop) byHash(ctx context.Context, names []string) (map[string]record, error) {
+func (l *loop) byHash(ctx context.Context, names []string) ([]Member, error) {
 	d := &l.records
 	holders := make(map[recordHash][]string)
 	var unknown []recordHash
@@ -173,7 +173,7 @@ func (l *loop) byHash(ctx context.Context, names []string) (map[string]record, e
 	if err := l.readRecords(ctx, unknown, holders); err != nil {
 		return nil, err
 	}
-	members := make(map[string]record, len(d.entries))
+	members := make([]Member, 0, len(names))
 	known := map[recordHash][]byte{hashOf(l.data): l.data}
 	for _, name := range names {
 		e, ok := d.entries[name]
@@ -182,7 +182,7 @@ func (l *loop) byHash(ctx context.Context, names []string) (map[string]record, e
 		}
 		if data, ok := d.known[e.hash]; ok {
 			known[e.hash] = data
-			members[name] = record{Member: Member{Name: name, Session: e.session, Data: data, hash: e.hash}}
+			members = append(members, Member{Name: name, Session: e.session, Data: data, hash: e.hash})
 		}
 	}
 	d.known = known // forgets what nobody has any more

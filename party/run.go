@@ -21,6 +21,11 @@ const (
 	// many members join at once, each of them reads all the others, and must not do so once for each join.
 	pacePerMember = time.Millisecond
 	maxPace       = time.Second
+
+	// Servers that are slow because many members read them are read less often: latePace times what the last reading took is the
+	// least time to the next one, up to latePaces times what it would be else.
+	latePace  = 2
+	latePaces = 4
 	// refusedPause is the longest time between two attempts that the servers refuse. It is about how long a member stays away after
 	// an ACL was put right.
 	refusedPause = 5 * time.Second
@@ -79,12 +84,13 @@ type loop struct {
 	watch     *session.Watch    // the watch of the last listing under inc, which lasts until it fires; nil before
 	directory session.Stat      // the directory's metadata at the last reading
 	names     []string          // the members' names at the last reading, sorted
-	members   map[string]record // the members as read last, by name
+	members   map[string]record // the members whose znodes were read, by name; those that are known by their hashes are not in it
 	records   recordsDir
-	single    bool      // whether the znode of each member has to be read
-	audited   string    // the name with which the next audit begins
-	readAt    time.Time // when the last reading ended
-	admitted  *View     // the newest view with which Options.Admit has admitted this member; nil before
+	single    bool          // whether the znode of each member has to be read
+	audited   string        // the name with which the next audit begins
+	readAt    time.Time     // when the last reading ended
+	took      time.Duration // how long it took
+	admitted  *View         // the newest view with which Options.Admit has admitted this member; nil before
 
 	refreshing []chan struct{} // calls of Refresh that wait for the next view
 }
@@ -260,8 +266,7 @@ func (l *loop) wait(ctx context.Context) {
 	case <-l.watch.C():
 	case <-l.records.changed():
 	}
-	pace := min(maxPace, time.Duration(max(len(l.members), len(l.records.names)))*pacePerMember)
-	timer := time.NewTimer(time.Until(l.readAt.Add(pace)))
+	timer := time.NewTimer(time.Until(l.readAt.Add(l.pace())))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -272,9 +277,16 @@ func (l *loop) wait(ctx context.Context) {
 	}
 }
 
+// pace returns the least time between two readings of the directory.
+func (l *loop) pace() time.Duration {
+	pace := min(maxPace, time.Duration(max(len(l.names), len(l.records.names)))*pacePerMember)
+	return min(max(pace, latePace*l.took), latePaces*pace)
+}
+
 // look reads the directory and publishes the view. If this member's znode is missing, look creates it first. A refusal to create
 // the znode is an error only if the directory, which is read all the same, shows that the znode is missing.
 func (l *loop) look(ctx context.Context) error {
+	began := time.Now()
 	for {
 		var refused error
 		if l.wanted() && l.absent && !l.blind {
@@ -314,6 +326,7 @@ func (l *loop) look(ctx context.Context) error {
 		}
 		switch {
 		case err == nil && (!l.wanted() || !l.absent):
+			l.took = time.Since(began)
 			l.publish(view)
 			l.lasting = l.lasting || view.Joined || l.name == ""
 			return nil

@@ -45,6 +45,7 @@ var notInTable = map[string]string{
 	"party-unlisted-leaves":          "a group's view of its members",
 	"party-replaced":                 "a member's own znode",
 	"party-late-reads":               "a group's view of its members",
+	"party-late-pace":                "a group's view of its members",
 	"party-records-after-entry":      "a group's view of its members",
 	"party-records-all-asked":        "a group's view of its members",
 	"party-entries-one":              "a group's entries, as Inspect reads them",
