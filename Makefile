@@ -91,6 +91,12 @@ figures-data: setup ## measure what a message costs consumer, sarama and franz-g
 	@go test -v -timeout=0 -count=1 -run='^TestDataPath$$' ./test/bench -rounds=$(ROUNDS) -keep | grep -v '^=== RUN'
 	@go run ./test/cmd/plots
 
+.PHONY: figures-moves
+figures-moves: ROUNDS = 10
+figures-moves: setup ## measure hand-overs of groups of consumer, sarama and franz-go, a quarter of an hour on a quiet machine, and renew docs/hand-over.md
+	@go test -v -timeout=0 -count=1 -run='^TestMoves$$' ./test/bench -rounds=$(ROUNDS) -keep | grep -v '^=== RUN'
+	@go run ./test/cmd/plots
+
 .PHONY: fuzz
 fuzz: ## each fuzz test for FUZZTIME=5m on one core, two at a time
 	@$(RUNTESTS) fuzz --time=$(FUZZTIME)

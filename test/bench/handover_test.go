@@ -33,6 +33,7 @@ const (
 	partitions = 64
 	tick       = time.Second
 	beat       = 10 * time.Millisecond // each partition gets a message this often
+	moveBeat   = 5 * time.Millisecond  // … where moves are measured
 )
 
 // world is the processes' state as their event logs tell it.
@@ -130,7 +131,7 @@ func spread(ds []time.Duration) string {
 }
 
 // produce sends a message to each partition every beat until the test ends.
-func produce(t *testing.T, brokers []string) {
+func produce(t *testing.T, brokers []string, beat time.Duration) {
 	t.Helper()
 	config := sarama.NewConfig()
 	config.Version = sarama.V3_6_0_0

@@ -4,67 +4,104 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
-
-	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/test/bench/moves"
 	"github.com/kielgo/kiel/test/servers"
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// TestMoves measures how long a partition stands still when it moves between members that consume by Run: a fifth member joins four and
-// leaves again. They are in one process, so what it starts and ends costs nothing. Each partition gets a message each beat.
+// TestMoves measures how long a partition stands still when it moves: a fifth member joins four and leaves again, in groups of several
+// clients, one after the other. The members are in one process, so what a process starts and ends costs nothing. Each partition gets
+// a message each moveBeat.
 //
 //	go test ./test/bench -run Moves -rounds 20 -v
 func TestMoves(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
 	kafka.CreateTopic(topic, partitions)
-	produce(t, kafka.Brokers())
-	w := &moving{t: t, zookeeper: zk.Addrs(), kafka: kafka.Brokers()}
+	produce(t, kafka.Brokers(), moveBeat)
+	figures := moves.Figures{
+		Machine: machine(t), Kafka: servers.Kafka4, ZooKeeper: servers.ZooKeeper39, Partitions: partitions, Every: moveBeat, Rounds: *rounds,
+	}
+	for _, client := range matching(t, *clients, moves.Clients()) {
+		t.Run(string(client), func(t *testing.T) {
+			w := &moving{t: t, client: moveClients[client], zookeeper: zk.Addrs(), kafka: kafka.Brokers(), group: "moves-" + string(client)}
+			figures.Figures = append(figures.Figures, w.measure(client)...)
+		})
+	}
+	if *keep && !t.Failed() {
+		if err := moves.Write("testdata", figures); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// measure has a fifth member join and leave, so many times and once before, which does not count: the servers have not warmed up then.
+func (w *moving) measure(client moves.Client) []moves.Figure {
+	if client == moves.KielEager {
+		w.calm = 11 * time.Second // an eager session lasts up to 10 s when sessions follow each other faster than that
+	}
 	for i := range 4 {
 		w.join(fmt.Sprintf("m%d", i))
 	}
 	w.settle()
-	join, leave := &moves{name: "join"}, &moves{name: "leave"}
-	for range *rounds {
-		w.take()
+	var join, leave *change
+	for round := range *rounds + 1 {
+		if round < 2 {
+			join, leave = &change{name: moves.Join}, &change{name: moves.Leave}
+		}
+		w.begin()
 		fifth := w.join("m4")
 		w.settle()
-		join.add(w.take())
-		fifth.leave(t)
+		join.add(w.end())
+		w.begin()
+		fifth.leave(w.t)
 		w.settle()
-		leave.add(w.take())
+		leave.add(w.end())
 	}
 	for _, m := range slices.Clone(w.members) {
-		m.leave(t)
+		m.leave(w.t)
 	}
-	for _, m := range []*moves{join, leave} {
-		t.Log(m)
-		if len(m.gap) == 0 || slices.Max(m.gap) > 5*time.Second {
-			t.Errorf("%s: a partition without messages for %v", m.name, m.gap)
+	var figures []moves.Figure
+	for _, c := range []*change{join, leave} {
+		w.t.Log(c)
+		if len(c.gap) == 0 {
+			w.t.Errorf("%s: nothing moved", c.name)
+			continue
 		}
-		if m.repeated > 0 || m.missed > 0 {
-			t.Errorf("%s: %d messages repeated, %d missed", m.name, m.repeated, m.missed)
+		ours := client == moves.Kiel || client == moves.KielEager
+		if ours && slices.Max(c.gap) > 5*time.Second {
+			w.t.Errorf("%s: a partition without messages for %v", c.name, slices.Max(c.gap))
 		}
+		if ours && c.repeated+c.missed > 0 {
+			w.t.Errorf("%s: %d messages repeated, %d missed", c.name, c.repeated, c.missed)
+		}
+		figures = append(figures, c.figure(client))
 	}
+	return figures
 }
 
 // moving is a group whose partitions move.
 type moving struct {
 	t                *testing.T
+	client           moveClient
 	zookeeper, kafka []string
+	group            string
 	members          []*mover
+	calm             time.Duration // between changes
 
-	mu   sync.Mutex
-	now  [partitions]tenure // of the present owner
-	was  [partitions]tenure // of the one before
-	line []moved
+	mu    sync.Mutex
+	now   [partitions]tenure // of the present owner
+	was   [partitions]tenure // of the one before
+	line  []moved
+	since time.Time                 // when the change began
+	gap   [partitions]time.Duration // the longest since then
 }
 
 // tenure is one owner's time with a partition.
@@ -78,34 +115,26 @@ type tenure struct {
 
 // moved is one move of one partition.
 type moved struct {
+	id       int32
 	from, to tenure
 }
 
 // mover is a member of the group.
 type mover struct {
-	of    *moving
-	name  string
-	group *consumer.Group
-	stop  context.CancelFunc
-	done  chan error
+	of   *moving
+	name string
+	stop func() error
 }
 
 // join starts a member.
 func (w *moving) join(name string) *mover {
 	w.t.Helper()
-	m := &mover{of: w, name: name, done: make(chan error, 1)}
-	config := sarama.NewConfig()
-	config.Version = sarama.V3_6_0_0
-	opts := consumer.Options{Name: name, Config: config, From: consumer.Earliest, Logger: slog.New(&steplog{m: m})}
-	opts.Session.Timeout = *sessionTimeout
+	m := &mover{of: w, name: name}
 	var err error
-	if m.group, err = consumer.NewGroup(w.zookeeper, w.kafka, "moves", opts); err != nil {
+	if m.stop, err = w.client(m, w); err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	m.stop = stop
 	w.members = append(w.members, m)
-	go func() { m.done <- m.group.Run(ctx, []string{topic}, m.handle) }()
 	return m
 }
 
@@ -113,22 +142,9 @@ func (w *moving) join(name string) *mover {
 func (m *mover) leave(t *testing.T) {
 	t.Helper()
 	m.of.members = slices.DeleteFunc(m.of.members, func(other *mover) bool { return other == m })
-	m.stop()
-	if err := <-m.done; err != nil {
+	if err := m.stop(); err != nil {
 		t.Error(err)
 	}
-	if err := m.group.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-func (m *mover) handle(_ context.Context, p *consumer.Partition) error {
-	m.of.opened(m, p.ID())
-	for msg := range p.Messages() {
-		m.of.got(m, msg)
-		p.Mark(msg)
-	}
-	return nil
 }
 
 func (w *moving) opened(m *mover, id int32) {
@@ -145,15 +161,19 @@ func (w *moving) of(m *mover, id int32) *tenure {
 	return &w.now[id]
 }
 
-func (w *moving) got(m *mover, msg *sarama.ConsumerMessage) {
+func (w *moving) got(m *mover, id int32, offset int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.of(m, msg.Partition)
-	now.last, now.lastOffset = time.Now(), msg.Offset
+	at, last := time.Now(), w.now[id].last
+	now := w.of(m, id)
+	now.last, now.lastOffset = at, offset
+	if !last.IsZero() && at.After(w.since) {
+		w.gap[id] = max(w.gap[id], at.Sub(last))
+	}
 	if !now.movedOn {
-		now.movedOn, now.first, now.firstOffset = true, now.last, msg.Offset
-		if w.was[msg.Partition].owner != nil {
-			w.line = append(w.line, moved{w.was[msg.Partition], *now})
+		now.movedOn, now.first, now.firstOffset = true, at, offset
+		if w.was[id].owner != nil {
+			w.line = append(w.line, moved{id, w.was[id], *now})
 		}
 	}
 }
@@ -179,20 +199,26 @@ func (w *moving) step(m *mover, what string, id int32, at time.Time) {
 	}
 }
 
-// take returns what has moved since the last call.
-func (w *moving) take() []moved {
+// begin begins a change.
+func (w *moving) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	line := w.line
-	w.line = nil
-	return line
+	w.line, w.since, w.gap = nil, time.Now(), [partitions]time.Duration{}
+}
+
+// end returns what has moved since begin was called, and the longest gaps of all partitions.
+func (w *moving) end() (line []moved, since time.Time, gaps []time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.line, w.since, slices.Clone(w.gap[:])
 }
 
 // settle waits until the members have everything evenly, and each partition has had a message.
 func (w *moving) settle() {
 	w.t.Helper()
 	wait.Until(w.t, time.Minute, w.even, func() string { return "the partitions are not shared evenly" })
-	wait.Pass(w.t, 300*time.Millisecond) // so that moves do not follow on each other's heels
+	// Moves shall not follow on each other's heels, nor always as long after the last heartbeats.
+	wait.Pass(w.t, w.calm+300*time.Millisecond+rand.N(5*time.Second))
 }
 
 func (w *moving) even() bool {
@@ -213,50 +239,75 @@ func (w *moving) even() bool {
 	return true
 }
 
-// moves are the moves of one kind.
-type moves struct {
-	name                                  string
-	all, drain, claim, open, message, gap []time.Duration
-	repeated, missed                      int64
+// change is what a change cost, in all rounds.
+type change struct {
+	name                                                string
+	everywhere, all, drain, claim, open, message, stays []time.Duration
+	gap                                                 []time.Duration // of each partition that moved
+	repeated, missed                                    int64
 }
 
-func (m *moves) add(line []moved) {
+func (c *change) add(line []moved, since time.Time, gaps []time.Duration) {
 	var begin, end time.Time
+	went := map[int32]bool{}
 	for _, l := range line {
-		m.gap = append(m.gap, l.to.first.Sub(l.from.last))
-		m.claim = append(m.claim, l.to.claimed.Sub(l.from.released))
-		m.open = append(m.open, l.to.opened.Sub(l.to.claimed))
-		m.message = append(m.message, l.to.first.Sub(l.to.opened))
+		went[l.id] = true
+		c.gap = append(c.gap, l.to.first.Sub(l.from.last))
+		if l.to.first.After(end) {
+			end = l.to.first
+		}
+		c.repeated += max(0, l.from.lastOffset+1-l.to.firstOffset)
+		c.missed += max(0, l.to.firstOffset-l.from.lastOffset-1)
+		if l.from.released.IsZero() || l.to.claimed.IsZero() {
+			continue // not of our log
+		}
+		c.claim = append(c.claim, l.to.claimed.Sub(l.from.released))
+		c.open = append(c.open, l.to.opened.Sub(l.to.claimed))
+		c.message = append(c.message, l.to.first.Sub(l.to.opened))
 		if !l.from.revoked.IsZero() {
-			m.drain = append(m.drain, l.from.released.Sub(l.from.revoked))
+			c.drain = append(c.drain, l.from.released.Sub(l.from.revoked))
 			if begin.IsZero() || l.from.revoked.Before(begin) {
 				begin = l.from.revoked
 			}
 		}
-		if l.to.first.After(end) {
-			end = l.to.first
-		}
-		m.repeated += max(0, l.from.lastOffset+1-l.to.firstOffset)
-		m.missed += max(0, l.to.firstOffset-l.from.lastOffset-1)
 	}
+	c.everywhere = append(c.everywhere, end.Sub(since))
 	if !begin.IsZero() {
-		m.all = append(m.all, end.Sub(begin))
+		c.all = append(c.all, end.Sub(begin))
+	}
+	for id, gap := range gaps {
+		if !went[int32(id)] {
+			c.stays = append(c.stays, gap)
+		}
 	}
 }
 
-func (m *moves) String() string {
+func (c *change) figure(client moves.Client) moves.Figure {
+	f := moves.Figure{
+		Client: client, Change: c.name, Moved: len(c.gap), Everywhere: moves.SpreadOf(c.everywhere), Gap: moves.SpreadOf(c.gap),
+		Repeated: c.repeated, Missed: c.missed,
+	}
+	if len(c.stays) > 0 {
+		f.Stays = moves.SpreadOf(c.stays)
+	}
+	return f
+}
+
+func (c *change) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d moves, %d repeated, %d missed", m.name, len(m.gap), m.repeated, m.missed)
+	fmt.Fprintf(&b, "%s: %d moves, %d repeated, %d missed", c.name, len(c.gap), c.repeated, c.missed)
 	for _, l := range []struct {
 		name string
 		ds   []time.Duration
 	}{
-		{"from the first revocation to the last first message", m.all},
-		{"revoked to released", m.drain},
-		{"released to claimed", m.claim},
-		{"claimed to handler", m.open},
-		{"handler to first message", m.message},
-		{"gap of a partition", m.gap},
+		{"from the call to the last first message", c.everywhere},
+		{"from the first revocation to the last first message", c.all},
+		{"revoked to released", c.drain},
+		{"released to claimed", c.claim},
+		{"claimed to handler", c.open},
+		{"handler to first message", c.message},
+		{"gap of a partition that moves", c.gap},
+		{"longest gap of a partition that stays", c.stays},
 	} {
 		if len(l.ds) == 0 {
 			continue

@@ -42,7 +42,7 @@ func TestRestarts(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
 	kafka.CreateTopic(topic, partitions)
-	produce(t, kafka.Brokers())
+	produce(t, kafka.Brokers(), beat)
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\tpartitions that move\tsessions of others\tgap of the process's partitions\tgap of the others' partitions")

@@ -45,7 +45,7 @@ func TestSessions(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
 	kafka.CreateTopic(topic, partitions)
-	produce(t, kafka.Brokers())
+	produce(t, kafka.Brokers(), beat)
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\tjoin: first message everywhere\tgap of a partition\tmessages twice, lost in rolling restarts\tsessions of a member of fifty: most, mean")

@@ -83,7 +83,7 @@ func TestHandover(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
 	kafka.CreateTopic(topic, partitions)
-	produce(t, kafka.Brokers())
+	produce(t, kafka.Brokers(), beat)
 	bin, err := members.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

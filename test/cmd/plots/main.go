@@ -1,9 +1,10 @@
-// Command plots makes what docs/choosing-a-function.md shows of package allocfn, and docs/data-path.md of package consumer: the
-// pictures beside these pages, and the tables in them that stand between a line "<!-- begin NAME … -->" and a line "<!-- end NAME
-// -->".
+// Command plots makes what docs/choosing-a-function.md shows of package allocfn, and docs/data-path.md and docs/hand-over.md of package
+// consumer: the pictures beside these pages, and the tables in them that stand between a line "<!-- begin NAME … -->" and a line
+// "<!-- end NAME -->".
 //
-// It makes them of what TestAllocationTimes, TestAllocationMovement and TestDataPath of test/bench have measured, which is in
-// test/bench/testdata; so what it writes is the same for the same figures. make figures and make figures-data do all of it.
+// It makes them of what TestAllocationTimes, TestAllocationMovement, TestDataPath and TestMoves of test/bench have measured, which
+// is in test/bench/testdata; so what it writes is the same for the same figures. make figures, make figures-data and make
+// figures-moves do all of it.
 package main
 
 import (
@@ -17,12 +18,14 @@ import (
 
 	"github.com/kielgo/kiel/test/bench/datapath"
 	"github.com/kielgo/kiel/test/bench/functions"
+	"github.com/kielgo/kiel/test/bench/moves"
 )
 
 // The pages that show figures.
 const (
 	functionsPage = "choosing-a-function.md"
 	dataPathPage  = "data-path.md"
+	movesPage     = "hand-over.md"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -53,7 +56,7 @@ func run(args []string, out, errOut io.Writer) int {
 
 // render returns the files of the docs folder as they are to be.
 func render(results, docs string) (map[string][]byte, error) {
-	times, moves, err := functions.Read(results)
+	times, movement, err := functions.Read(results)
 	if err != nil {
 		return nil, err
 	}
@@ -61,20 +64,26 @@ func render(results, docs string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	moved, err := moves.Read(results)
+	if err != nil {
+		return nil, err
+	}
 	files := make(map[string][]byte)
 	for name, picture := range map[string]func() ([]byte, error){
-		"movement.svg":  func() ([]byte, error) { return movementPicture(moves.Curve) },
-		"spread.svg":    func() ([]byte, error) { return spreadPicture(moves.Spreads) },
+		"movement.svg":  func() ([]byte, error) { return movementPicture(movement.Curve) },
+		"spread.svg":    func() ([]byte, error) { return spreadPicture(movement.Spreads) },
 		"time.svg":      func() ([]byte, error) { return timePicture(times.Times) },
 		"data-path.svg": func() ([]byte, error) { return dataPathPicture(path) },
+		"hand-over.svg": func() ([]byte, error) { return movesPicture(moved) },
 	} {
 		if files[name], err = picture(); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	for page, tables := range map[string]map[string]string{
-		functionsPage: tables(times, moves),
+		functionsPage: tables(times, movement),
 		dataPathPage:  dataPathTables(path),
+		movesPage:     movesTables(moved),
 	} {
 		text, err := os.ReadFile(filepath.Join(docs, page))
 		if err != nil {

@@ -25,8 +25,8 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 6 {
-		t.Errorf("%d files, want 2 pages and 4 pictures", len(files))
+	if len(files) != 8 {
+		t.Errorf("%d files, want 3 pages and 5 pictures", len(files))
 	}
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(docs, name))
@@ -71,12 +71,14 @@ func TestRun(t *testing.T) {
 	text := "old\n<!-- begin figures (x) -->\nold table\n<!-- end figures -->\n" +
 		"<!-- begin movement (x) -->\n<!-- end movement -->\n<!-- begin switches (x) -->\n<!-- end switches -->\n<!-- begin times (x) -->\n<!-- end times -->\n"
 	file := filepath.Join(dir, functionsPage)
-	dataPath, err := os.ReadFile(filepath.Join(docs, dataPathPage))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, dataPathPage), dataPath, 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
+	for _, page := range []string{dataPathPage, movesPage} {
+		text, err := os.ReadFile(filepath.Join(docs, page))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, page), text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	var out, errOut bytes.Buffer
 	command := func(content string) int {
