@@ -25,7 +25,7 @@ func TestSlowReadingsAreRarer(t *testing.T) {
 		time.Sleep(2 * timeout)
 		lists := func() int {
 			n := w.Srv.Stats().Requests
-			return int(n[zktest.OpGetChildren] + n[zktest.OpGetChildren2])
+			return n[zktest.OpGetChildren] + n[zktest.OpGetChildren2]
 		}
 		before, began := lists(), time.Now()
 		for i := range 400 {
