@@ -11,7 +11,7 @@
 //   - The functions that make the mapping, and those that compare mappings: package allocfn.
 //   - ZooKeeper itself: package session, the recipes below recipe, package party and package sharedset.
 //   - What a group looks like, for people and for probes: packages status and health.
-//   - Tests without servers: package zktest, a ZooKeeper in memory.
+//   - Tests without servers: package consumertest for handlers, and package zktest, a ZooKeeper in memory.
 //
 // # Partitions
 //

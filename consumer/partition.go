@@ -30,7 +30,7 @@ var errUntrusted = failure("", "", operr.Mark(errors.New("the claim is not trust
 
 // Partition is an open partition, for the handler given to [Group.Run]. Messages, Batches, Poll and Seek are for one goroutine at a
 // time, which need not be the handler's own; the other methods may be called from any goroutine, also after the handler has returned. A
-// partition that is closed and opened again is another Partition.
+// partition that is closed and opened again is another Partition. Package consumertest makes them for tests of handlers.
 type Partition struct {
 	ctx       context.Context         //nolint:containedctx // the handler's context
 	end       context.CancelCauseFunc // ends ctx

@@ -1,0 +1,309 @@
+package consumertest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/IBM/sarama"
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/consumer/consumertest"
+	"github.com/kielgo/kiel/ownership"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+// collector is a handler that marks each message, for Run and for Consume.
+type collector struct {
+	got     []string
+	initial []int64
+	on      func(i int, value string) // called with each message before it is marked; nil for nothing
+	cause   error                     // with which the handler's context had ended when the handler returned
+	setup   error
+	cleanup func() // called by Cleanup; nil for nothing
+}
+
+func (c *collector) take(value []byte) {
+	if c.on != nil {
+		c.on(len(c.got), string(value))
+	}
+	c.got = append(c.got, string(value))
+}
+
+func (c *collector) handle(ctx context.Context, p *consumer.Partition) error {
+	for m := range p.Messages() {
+		c.take(m.Value)
+		p.Mark(m)
+	}
+	c.cause = context.Cause(ctx)
+	return nil
+}
+
+func (c *collector) Setup(sarama.ConsumerGroupSession) error { return c.setup }
+func (c *collector) Cleanup(sarama.ConsumerGroupSession) error {
+	if c.cleanup != nil {
+		c.cleanup()
+	}
+	return nil
+}
+
+func (c *collector) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	c.initial = append(c.initial, claim.InitialOffset())
+	for {
+		select {
+		case m, ok := <-claim.Messages():
+			if !ok {
+				c.cause = context.Cause(s.Context())
+				return nil
+			}
+			c.take(m.Value)
+			s.MarkMessage(m, "seen")
+		case <-s.Context().Done():
+			c.cause = context.Cause(s.Context())
+			return nil
+		}
+	}
+}
+
+// each runs a test with both ways to consume.
+func each(t *testing.T, test func(t *testing.T, run func(*consumertest.Partition, *collector) error)) {
+	for name, run := range map[string]func(*consumertest.Partition, *collector) error{
+		"Run": func(p *consumertest.Partition, c *collector) error { return p.Run(context.Background(), c.handle) },
+		"Consume": func(p *consumertest.Partition, c *collector) error {
+			return consumertest.Consume(context.Background(), c, p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, run) })
+		})
+	}
+}
+
+func wantCommitted(t *testing.T, p *consumertest.Partition, want int64) {
+	t.Helper()
+	if got, _ := p.Committed(); got != want {
+		t.Errorf("committed %d, want %d", got, want)
+	}
+}
+
+// All messages are handed out, and the marks are committed; the next owner starts there, under a higher token.
+func TestAll(t *testing.T) {
+	each(t, func(t *testing.T, run func(*consumertest.Partition, *collector) error) {
+		p := consumertest.NewPartition(consumertest.Options{Topic: "orders", ID: 3, Start: 40}, "a", "b", "c")
+		c := &collector{}
+		if err := run(p, c); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(c.got, []string{"a", "b", "c"}) || !errors.Is(c.cause, consumertest.ErrEnd) {
+			t.Errorf("got %q, ended by %v", c.got, c.cause)
+		}
+		wantCommitted(t, p, 43)
+		p.Send("d")
+		c = &collector{}
+		if err := run(p, c); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(c.got, []string{"d"}) {
+			t.Errorf("the next owner got %q", c.got)
+		}
+		wantCommitted(t, p, 44)
+	})
+}
+
+// A partition that is revoked while a message is in hand: its mark is committed, and nothing behind it is handed out.
+func TestRevoke(t *testing.T) {
+	each(t, func(t *testing.T, run func(*consumertest.Partition, *collector) error) {
+		p := consumertest.NewPartition(consumertest.Options{}, "a", "b", "c", "d")
+		c := &collector{on: func(i int, _ string) {
+			if i == 1 {
+				p.Revoke()
+				synctest.Wait()
+			}
+		}}
+		if err := run(p, c); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(c.got, []string{"a", "b"}) || !errors.Is(c.cause, ownership.ErrRevoked) {
+			t.Errorf("got %q, ended by %v", c.got, c.cause)
+		}
+		wantCommitted(t, p, 2)
+	})
+}
+
+// The last commit of a revoked partition does not wait for Cleanup: the next owner shall not wait for the slowest handler.
+func TestRevokedBeforeCleanup(t *testing.T) {
+	p := consumertest.NewPartition(consumertest.Options{}, "a", "b")
+	c := &collector{on: func(int, string) { p.Revoke() }, cleanup: func() { wantCommitted(t, p, 1) }}
+	if err := consumertest.Consume(t.Context(), c, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A handler that asks finds that a lost partition is not trusted, and a revoked one is.
+func TestTrusted(t *testing.T) {
+	for _, lose := range []bool{false, true} {
+		p := consumertest.NewPartition(consumertest.Options{}, "a")
+		err := p.Run(t.Context(), func(ctx context.Context, open *consumer.Partition) error {
+			if lose {
+				p.Lose()
+			} else {
+				p.Revoke()
+			}
+			if open.Trusted() == lose {
+				t.Errorf("trusted: %t, after Lose: %t", open.Trusted(), lose)
+			}
+			return context.Cause(ctx)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A partition that is lost: nothing is committed, and the next owner gets all again.
+func TestLose(t *testing.T) {
+	each(t, func(t *testing.T, run func(*consumertest.Partition, *collector) error) {
+		p := consumertest.NewPartition(consumertest.Options{}, "a", "b", "c")
+		c := &collector{on: func(i int, _ string) {
+			if i == 1 {
+				p.Lose()
+				synctest.Wait()
+			}
+		}}
+		if err := run(p, c); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(c.got, []string{"a", "b"}) || !errors.Is(c.cause, ownership.ErrLost) {
+			t.Errorf("got %q, ended by %v", c.got, c.cause)
+		}
+		wantCommitted(t, p, 0)
+		c = &collector{}
+		if err := run(p, c); err != nil || len(c.got) != 3 {
+			t.Errorf("the next owner got %q, %v", c.got, err)
+		}
+	})
+}
+
+// A partition that is kept open waits for messages until it is revoked.
+func TestKeepOpen(t *testing.T) {
+	each(t, func(t *testing.T, run func(*consumertest.Partition, *collector) error) {
+		p := consumertest.NewPartition(consumertest.Options{KeepOpen: true}, "a")
+		c := &collector{}
+		done := make(chan error, 1)
+		go func() { done <- run(p, c) }()
+		time.Sleep(3 * time.Second)
+		wantCommitted(t, p, 1) // by the interval
+		p.Send("b")
+		time.Sleep(3 * time.Second)
+		if p.Marked() != 2 {
+			t.Errorf("marked %d, want 2", p.Marked())
+		}
+		p.Revoke()
+		if err := <-done; err != nil || !slices.Equal(c.got, []string{"a", "b"}) {
+			t.Errorf("got %q, %v", c.got, err)
+		}
+	})
+}
+
+// A handler of Run that returns by itself ends the call with an ErrHandler, with and without an error of its own.
+func TestReturnsByItself(t *testing.T) {
+	ours := errors.New("out of paper")
+	for _, err := range []error{nil, ours} {
+		p := consumertest.NewPartition(consumertest.Options{}, "a")
+		got := p.Run(t.Context(), func(context.Context, *consumer.Partition) error { return err })
+		if !errors.Is(got, consumer.ErrHandler) || err != nil && !errors.Is(got, err) {
+			t.Errorf("a handler that returned %v: %v", err, got)
+		}
+		wantCommitted(t, p, 0)
+	}
+}
+
+// Several partitions of one session, with marks of Setup and of Cleanup, tokens and metadata.
+func TestSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := consumertest.NewPartition(consumertest.Options{ID: 1, Token: 70, Metadata: "before"}, "a0", "a1", "a2")
+		b := consumertest.NewPartition(consumertest.Options{ID: 2}, "b0")
+		h := &sessionHandler{t: t}
+		if err := consumertest.Consume(t.Context(), h, a, b); err != nil {
+			t.Fatal(err)
+		}
+		if offset, text := a.Committed(); offset != 3 || text != "cleaned" {
+			t.Errorf("committed %d %q", offset, text)
+		}
+		if offset, text := b.Committed(); offset != 1 || text != "cleaned" {
+			t.Errorf("committed %d %q", offset, text)
+		}
+		h.session.MarkOffset("test", 1, 99, "")
+		if late := a.Late(); !slices.Equal(late, []int64{99}) {
+			t.Errorf("late marks %v", late)
+		}
+	})
+}
+
+type sessionHandler struct {
+	t       *testing.T
+	session sarama.ConsumerGroupSession
+}
+
+func (h *sessionHandler) Setup(s sarama.ConsumerGroupSession) error {
+	h.session = s
+	if got := s.Claims()["test"]; !slices.Equal(got, []int32{1, 2}) {
+		h.t.Errorf("claims %v", got)
+	}
+	s.MarkOffset("test", 1, 2, "skipped")
+	return nil
+}
+
+func (h *sessionHandler) Cleanup(s sarama.ConsumerGroupSession) error {
+	s.MarkOffset("test", 1, 3, "cleaned")
+	s.MarkOffset("test", 2, 1, "cleaned")
+	return nil
+}
+
+func (h *sessionHandler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
+	own, ok := consumer.SessionOf(s)
+	if !ok || own.Token("test", 1) != 70 && c.Partition() == 1 || !own.Trusted("test", c.Partition()) {
+		h.t.Errorf("no session of ours")
+	}
+	want := map[int32]int64{1: 2, 2: 0}[c.Partition()]
+	if c.InitialOffset() != want {
+		h.t.Errorf("%d starts at %d, want %d", c.Partition(), c.InitialOffset(), want)
+	}
+	for m := range c.Messages() {
+		if m.Offset != want {
+			h.t.Errorf("got offset %d, want %d", m.Offset, want)
+		}
+		want++
+	}
+	return nil
+}
+
+// The error of Setup ends the call; nothing is opened.
+func TestSetupFails(t *testing.T) {
+	p := consumertest.NewPartition(consumertest.Options{}, "a")
+	c := &collector{setup: errors.New("no database")}
+	if err := consumertest.Consume(t.Context(), c, p); !errors.Is(err, c.setup) || len(c.got) > 0 {
+		t.Errorf("got %q, %v", c.got, err)
+	}
+}
+
+// The end of the context ends a call that would wait.
+func TestContextEnds(t *testing.T) {
+	each(t, func(t *testing.T, _ func(*consumertest.Partition, *collector) error) {
+		p := consumertest.NewPartition(consumertest.Options{KeepOpen: true}, "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		c := &collector{}
+		if err := p.Run(ctx, c.handle); err != nil || len(c.got) != 1 {
+			t.Errorf("got %q, %v", c.got, err)
+		}
+		wantCommitted(t, p, 1)
+	})
+}
