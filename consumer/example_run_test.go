@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/consumer"
 )
 
-// The same without sarama's interfaces: a function gets the partitions, and the messages by a loop. The program ends with the
-// first error, so whoever starts it again tells that a handler fails, not its metrics; with Options.ReopenPartition it goes on.
+// A whole program without sarama's interfaces: it prints what comes in the topic orders, until it is told to end. It ends with the
+// first error of the handler; with Options.ReopenPartition it would go on.
 func ExampleGroup_Run() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
