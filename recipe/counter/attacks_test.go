@@ -11,7 +11,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The harms of the executions. § in the comments below is the number of the attack in the table of recipe/README.md.
+// The harms of the executions. § in the comments below is the number of the attack in the table of test/attacks/recipes.md.
 const (
 	oneShort    = "an addition counts and is not in the sum"
 	pythonFails = "Python's counter fails"

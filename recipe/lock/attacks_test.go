@@ -19,7 +19,7 @@ import (
 )
 
 // The executions that a lock must withstand, of the attacks on recipes. § is the number of the attack in the table of
-// recipe/README.md, which names the mutant that each test kills.
+// test/attacks/recipes.md, which names the mutant that each test kills.
 
 // The harms of the executions.
 const (

@@ -13,7 +13,7 @@ import (
 
 const root = "../../.."
 
-// inTable matches the names of the mutants that the table of recipe/README.md has to name: those of recipes, and of what recipes
+// inTable matches the names of the mutants that the table of test/attacks/recipes.md has to name: those of recipes, and of what recipes
 // stand on.
 var inTable = regexp.MustCompile(`^(barrier|counter|election|hold|lease|lock|party|partitioner|queue|semaphore|seqnode)-`)
 
@@ -71,17 +71,16 @@ type row struct {
 	none           bool // there is no rule, and the row says why
 }
 
-// readTable reads the table of attacks in recipe/README.md.
+// readTable reads the table of attacks in test/attacks/recipes.md.
 func readTable(t *testing.T) (rows []row) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "recipe", "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, "test", "attacks", "recipes.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, attacks, _ := strings.Cut(string(text), "\n## Attacks\n")
 	test, mutant := regexp.MustCompile("`(\\w+\\.Test\\w+)`"), regexp.MustCompile("`([a-z-]+)`")
 	dashes := false // the line between titles and rows was seen
-	for line := range strings.Lines(attacks) {
+	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(line, "|\n "), "|")
 		switch {
 		case strings.HasPrefix(line, "|--") || strings.HasPrefix(line, "| --"):
@@ -100,7 +99,7 @@ func readTable(t *testing.T) (rows []row) {
 		}
 	}
 	if len(rows) < 2 {
-		t.Fatalf("recipe/README.md has %d attacks", len(rows))
+		t.Fatalf("test/attacks/recipes.md has %d attacks", len(rows))
 	}
 	return rows
 }
@@ -128,7 +127,7 @@ func functions(t *testing.T) map[string]bool {
 	return found
 }
 
-// The table of attacks in recipe/README.md names tests and mutants that exist. Each mutant of a row fails a test of that row, and
+// The table of attacks in test/attacks/recipes.md names tests and mutants that exist. Each mutant of a row fails a test of that row, and
 // each mutant of the recipes is in a row, unless all its tests stay green or notInTable says why it is not.
 func TestTableOfAttacks(t *testing.T) {
 	mutants, err := load(root, regexp.MustCompile(""))
@@ -164,7 +163,7 @@ func TestTableOfAttacks(t *testing.T) {
 	}
 	for _, m := range mutants {
 		if inTable.MatchString(m.name) && !m.harmless() && !named[m.name] && notInTable[m.name] == "" {
-			t.Errorf("%s is not in the table of recipe/README.md", m.name)
+			t.Errorf("%s is not in the table of test/attacks/recipes.md", m.name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(notInTable)) {
