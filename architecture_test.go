@@ -27,7 +27,7 @@ func TestArchitectureNamesWhatThereIs(t *testing.T) {
 			t.Errorf("ARCHITECTURE.md names %s, which is not there", name)
 		}
 	}
-	for _, pkg := range []string{"session", "ownership", "consumer"} {
+	for _, pkg := range []string{"session", "allocator", "allocfn", "party", "ownership", "consumer"} {
 		_, table, found := strings.Cut(string(page), "\n### "+pkg+"\n")
 		if !found {
 			t.Errorf("ARCHITECTURE.md has no table of the files of %s", pkg)
