@@ -56,7 +56,7 @@
 // a second after the first; but not a session that is younger than a second, or, when sessions follow each other faster, than up to 10 s.
 //
 // The Cleanup of a former owner has returned before Setup is called here if that owner is eager too, did not lose its claim, and its
-// Cleanup returned in the first half of its time ("The last commit" below). State that it writes then is complete. That does not
+// Cleanup returned in the first half of its time (docs/differences.md, "The last commit"). State that it writes then is complete. That does not
 // hold beside incremental members, members of earlier versions or of Python, and after a crash.
 //
 // An incremental session lasts as long as its call. It takes and gives single partitions, and the others go on.
@@ -249,95 +249,10 @@
 //
 // # Differences from a group of sarama
 //
-// Each item says first what sarama does, and then what happens here, with the reason. A test compares this list with what
-// handlers observe on both.
-//
-//   - Panics: A panic of ConsumeClaim, Setup or Cleanup ends the process with sarama. Here it is an error like any other
-//     (ownership.ErrCallback), and so is runtime.Goexit: a defect of one handler must not end the work of all.
-//   - Handlers that do not return: Consume and Close of sarama wait for them without limit. Here handlers, Setup and Cleanup have
-//     RebalanceTimeout when their session has ended, and StopTimeout when the member leaves. Then Consume returns an
-//     ownership.ErrStuck, and so does a Close that has waited for them. Cleanup is not called while a ConsumeClaim still runs: a
-//     process that is asked to stop must be able to stop. The next Consume waits until what was abandoned has returned.
-//   - Partitions that are not given back in time: When a ConsumeClaim goes on for longer than Rebalance.Timeout, the member leaves
-//     the group, with sarama as here. Here, in an incremental session, it loses that partition alone (ownership.ErrStuck), and the
-//     others go on. If the plan gives the partition back to this member meanwhile, the session ends, and Consume returns
-//     sarama.ErrRebalanceTimedOut: it would stay without an owner.
-//   - The session of ConsumeClaim: In an incremental session each ConsumeClaim is given a session of its own. Its Context also ends
-//     with the partition, when that is revoked or lost, or can't be read any more: work under it must not go on when the partition
-//     may be another member's. Its cause wraps ownership.ErrRevoked or ownership.ErrLost then. With sarama's cooperative-sticky
-//     there is one session, whose Context does not end before the call. Work that Setup starts under its session's Context goes on
-//     until the call ends. Marks and commits work on until ConsumeClaim returns. To finish the message in hand after a revocation,
-//     work under the Context of [Claim], which ends with the claim.
-//   - Rebalances: With sarama each rebalance ends the sessions of all members, or, with cooperative-sticky, is a new generation for
-//     all. Here it ends the sessions of members whose own partitions change, or, incremental, closes those that move alone: nobody
-//     waits for what does not concern him. A partition that moves need not wait for the slowest handler of its member; see The last
-//     commit.
-//   - Strategies: With sarama the group's leader calls Plan of a BalanceStrategy for all members. Here each member calls
-//     Options.Func, with [allocfn.Balanced] by default, so that no member must be the leader. A strategy that is not sarama's own
-//     is an error of New unless Func is set; [FromStrategy] makes a Func of it. docs/choosing-a-function.md says which function
-//     keeps what range, roundrobin and sticky promise.
-//   - Claims in Setup: With sarama they are claimed. So they are here in an eager session. In an incremental one they are about to
-//     be: a former owner may still be at work, and ConsumeClaim is called when it has finished. Setup need not wait for other
-//     members.
-//   - Sessions that fail quickly: sarama begins the next session at once. Here, if a handler or Setup has ended a session, the
-//     next one begins at the earliest one second after the failed one began: a session that fails at once must not keep the
-//     members busy. A ConsumeClaim that returns within that second is reported at once. It ends its session when the second is
-//     over, so that the other partitions are consumed meanwhile.
-//   - The error of the context: When ConsumeClaim or Cleanup returns the error of a context that has ended, sarama sends it to
-//     Errors. Here it is no error: the handler did what it was asked to. Consume still returns such an error of Cleanup.
-//   - The last commit: sarama commits after Cleanup, for all partitions, and so does an eager session here. But from half of its time
-//     on, or 20 s before its end if that is later, a partition that moves and whose ConsumeClaim has returned is committed and released
-//     without waiting for Cleanup, so that one slow handler does not keep all from the others; later marks of it have no effect. An
-//     incremental session commits each partition when its ConsumeClaim has returned. If it is revoked or the member leaves, it is then
-//     released; Cleanup comes after all. There a mark made after ConsumeClaim has returned is stored in two cases: (1) a ConsumeClaim
-//     has ended the call; (2) AutoCommit is off and the member leaves, until half of the smaller of StopTimeout and RebalanceTimeout.
-//   - Start positions: sarama stores nothing before the first mark, and InitialOffset may be OffsetOldest or OffsetNewest. Here
-//     InitialOffset is an offset, and it is committed before the first message is handed out, so that where a partition starts is
-//     not decided twice. A mark or reset of Setup is stored at the same moment, with AutoCommit or without, or by a Commit in Setup.
-//     In an incremental session, and with Fence, such a Commit stores nothing: the partition may be another member's then. If it
-//     goes to another member before it is opened, the mark has no effect.
-//   - Metadata: sarama stores the text of a mark as it is, and not the offset if the text is too long for Kafka. Here this
-//     package puts a prefix before it, which has the topic's id and the owner's token; see Overview. A program that reads it with
-//     an OffsetManager or an admin client takes the text out with MetadataText, and a handler has InitialMetadata of [Claim]. An
-//     offset whose text is too long is stored without the text ([MaxMetadata]): a text that is lost must not cost the position.
-//   - A second Consume: While a call runs sarama lets another wait for it. Here the other returns ErrBusy: one that waits without
-//     limit hides a mistake.
-//   - A Setup that fails: sarama's member stays in the group until Kafka misses it, and its partitions wait. Here it stays for
-//     the timeout of its ZooKeeper session, gives up what others are to have meanwhile, and then leaves.
-//   - Where to start: sarama starts each partition without a committed offset where Offsets.Initial says. Here that is so for a group
-//     without any offset on the topic. Otherwise such a partition starts at its first message, whether the topic got it later or its
-//     offset was deleted or has expired: what came while the group was at work is not skipped.
-//   - Positions that Kafka does not have: sarama continues where Offsets.Initial says, without an error, and keeps a stored
-//     offset beyond the end; with ResetInvalidOffsets false the session ends. Here it continues at the first message that there
-//     is, or at the end if the position is beyond it and Options.From is Latest. The reset is reported (ErrOffsetReset) and
-//     committed; with ResetInvalidOffsets false that partition stays closed and is tried again, and the others go on.
-//   - Deleted topics: sarama's session ends, and Consume returns an error sooner or later. Here the topic is reported
-//     (ErrTopicMissing), and its partitions wait for it to be created again; other topics go on.
-//   - Lost memberships: When Kafka forgets a member, sarama's session ends, and Consume returns nil; the next call joins again. So
-//     does an eager session here, and the member joins again by itself. An incremental session goes on: its partitions are closed
-//     and opened again, and that is reported. Both end with sarama.ErrSessionHeartbeatFailed, which wraps the reason. An eager session
-//     without partitions survives.
-//   - Kafka out of reach: sarama reports an error for each partition, the session ends, and Consume returns an error. Here the
-//     session goes on, and reads again when Kafka is back; the log says why it waits, every 10 s, and when it has recovered. The
-//     connection to ZooKeeper says who owns what meanwhile. With Options.LeaveWithoutKafkaAfter the member leaves then, and the
-//     same call joins again, with another session.
-//   - Errors that nobody reads: When the channel is full, sarama drops the newest error. Here it drops the oldest, and counts it:
-//     the newest error describes the present state. Close of sarama takes the remaining errors from the channel, and returns the
-//     last. Here it returns nil and leaves the errors to be read.
-//   - Wrapped errors: The Err of a ConsumerError from sarama is often Kafka's error itself. Here it says what failed and wraps
-//     Kafka's error: compare with errors.Is.
-//   - Identity: MemberID is the name that Kafka gave, and GenerationID counts Kafka's generations. Here they are "" and -1, which
-//     Kafka accepts from a client that is no member of a group. Member and Version of Session are the counterparts (SessionOf).
-//   - Interceptors: sarama calls them again for a message that the handler was not ready to take within MaxProcessingTime. Here
-//     they are called once for each message, right before it enters the channel.
-//   - Messages left in the channel: sarama's channel keeps what it holds when it is closed. Here it is emptied when the partition
-//     is revoked or lost: it may be another member's by then.
-//
-// docs/sarama-config.md says what becomes of each field of Config. The default of some means something else here:
-// Group.Rebalance.GroupStrategies says only which kind of sessions Consume has: [allocfn.Balanced] divides; timeouts of Net are 10 s
-// at most; topics are refreshed once a minute at least, and created only as a call begins, if the Group has never found them
-// (Metadata.AllowAutoTopicCreation). Other fields that are set and not honoured, such as
-// Session.Timeout, are named in one warning that New, NewGroup and NewFromClient log, with what to use instead.
+// docs/differences.md lists what a handler or a program may notice, with the reason for each: among others, a panic of a handler does not
+// end the process, handlers have a limit of time when they are asked to return, MemberID is "", InitialOffset is an offset, and a
+// partition that gets its first offset late starts at its first message. docs/sarama-config.md says what becomes of each field of
+// Config.
 //
 // # Metrics
 //

@@ -6,6 +6,6 @@
 // observed, such as what Consume returns, or the context of the session in Cleanup. The texts hold no times and no random names.
 // [Compare] returns the lanes in which ours differs from sarama's group with the same strategies.
 //
-// Each such finding belongs to a row of the section "Differences from a group of sarama" on the page of package consumer; [Rows]
+// Each such finding belongs to a row of docs/differences.md; [Rows]
 // says to which one. A finding without a row fails the tests, and so does a row without a finding.
 package scenarios
