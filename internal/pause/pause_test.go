@@ -3,6 +3,7 @@ package pause_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -68,7 +69,7 @@ func TestGrowth(t *testing.T) {
 				}
 				b.Reset()
 			}
-			if far := test.growth.After(1 << 40); far != test.growth.Most {
+			if far := test.growth.After(math.MaxInt); far != test.growth.Most {
 				t.Errorf("at last %v", far)
 			}
 		})
