@@ -16,7 +16,6 @@ type result struct {
 	err      error
 	got      []stretch // what waits to be handed out
 	next     int64     // the position after got; the position asked for if no offset was passed
-	unsure   bool      // whether the first of got can be read decides what the answer says, in a hunt
 	unknown  bool      // the leader epoch before got is not known, contrary to what the request said
 	end      int64     // the high watermark
 	stable   int64     // the last stable offset
@@ -60,7 +59,7 @@ func (e *entry) parse(a *answer, s *settings) result {
 		r.err = a.code
 		return r
 	}
-	p := a.parts[key{e.p.topic, e.p.id}]
+	p := a.parts[e.p.key]
 	switch {
 	case p == nil && a.throttle > 0:
 		r.err = fmt.Errorf("%w: throttled for %v", errQuota, a.throttle)
@@ -86,7 +85,9 @@ func (e *entry) parse(a *answer, s *settings) result {
 		r.err = r.read(e, p, s)
 	}
 	if e.probes && (r.err == nil || r.err == sarama.ErrOffsetOutOfRange) { //nolint:errorlint // a bare code
-		r.err, r.first = nil, p.firstOffset(e.ask)
+		if r.err, r.first = nil, e.ask; len(p.batches) > 0 {
+			r.first = p.batches[0].first
+		}
 	}
 	return r
 }
@@ -113,27 +114,22 @@ func (r *result) read(e *entry, p *part, s *settings) error {
 	}
 	if len(r.got) > 0 {
 		r.got[0].unknown = r.unknown
-		r.unsure = e.hunts && !r.got[0].isEmpty()
 	}
 	return nil
 }
 
 // add adds a record batch, or only its offsets.
 func (r *result) add(b *recordBatch, hidden bool) {
-	last := len(r.got) - 1
-	switch {
-	case b.last < r.next:
+	if b.last < r.next {
 		return
-	case hidden && last >= 0:
-		r.got[last].extend(b.last+1, b.first, b.epoch)
-	case hidden:
-		r.got = append(r.got, stretch{next: b.last + 1, leaderEpoch: b.epoch, leaderEpochFrom: b.first, bytes: stretchOverhead})
-	default:
-		own := stretch{recordBatch: *b, next: b.last + 1, leaderEpoch: b.epoch, leaderEpochFrom: b.first, bytes: len(b.records) + stretchOverhead}
-		own.records = append([]byte(nil), b.records...)
-		r.got = append(r.got, own)
 	}
 	r.next = b.last + 1
+	s := stretch{next: r.next, leaderEpoch: b.epoch, leaderEpochFrom: b.first, bytes: stretchOverhead}
+	if !hidden {
+		s.recordBatch, s.bytes = *b, len(b.records)+stretchOverhead
+		s.records = append([]byte(nil), b.records...)
+	}
+	r.got = append(r.got, s)
 }
 
 // passed returns the offset up to which an answer without records shows that the log has none: the offset after batches that
@@ -153,31 +149,19 @@ func (p *part) passed() int64 {
 	return past
 }
 
-// firstOffset returns the first offset of the records in an answer, or other if it has none.
-func (p *part) firstOffset(other int64) int64 {
-	if len(p.batches) == 0 {
-		return other
-	}
-	return p.batches[0].first
-}
-
 // hidden finds the record batches of one answer that readers must not see: control batches, and for READ_COMMITTED those of
 // aborted transactions (KIP-98).
 type hidden struct {
-	unpacker  *unpacker
-	committed bool                        // the isolation level is READ_COMMITTED
 	aborted   []sarama.AbortedTransaction // the aborted transactions that begin later, by first offset
 	producers map[int64]bool              // the producers whose current transaction was aborted
 }
 
 // hiding returns the hidden batches of an answer.
 func hiding(p *part, s *settings) *hidden {
-	h := &hidden{unpacker: s.unpacker, committed: s.committed()}
-	if h.committed && len(p.aborted) > 0 {
-		h.aborted = slices.SortedFunc(slices.Values(p.aborted), func(a, b sarama.AbortedTransaction) int {
-			return cmp.Compare(a.FirstOffset, b.FirstOffset)
-		})
-		h.producers = map[int64]bool{}
+	h := &hidden{}
+	if s.committed() && len(p.aborted) > 0 {
+		h.aborted, h.producers = p.aborted, map[int64]bool{}
+		slices.SortFunc(h.aborted, func(a, b sarama.AbortedTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	}
 	return h
 }
@@ -190,12 +174,12 @@ func (h *hidden) hides(b *recordBatch) (bool, error) {
 		h.aborted = h.aborted[1:]
 	}
 	if !b.is(control) {
-		return h.committed && b.is(transactional) && h.producers[b.producer], nil
+		return b.is(transactional) && h.producers[b.producer], nil
 	}
-	if len(h.producers) == 0 {
-		return true, nil // what the batch ends does not matter
+	if len(h.producers) == 0 || b.count == 0 {
+		return true, nil // what the batch ends does not matter, or compaction has emptied it
 	}
-	aborts, err := h.aborts(b)
+	aborts, err := b.aborts()
 	if aborts {
 		delete(h.producers, b.producer)
 	}
@@ -203,40 +187,16 @@ func (h *hidden) hides(b *recordBatch) (bool, error) {
 }
 
 // aborts returns whether a control batch ends a transaction that was aborted. The key of a control record is its version and its
-// type; the type of an abort is 0 (KIP-98).
-func (h *hidden) aborts(b *recordBatch) (bool, error) {
-	raw, err := h.unpacker.unpack(b)
-	if err != nil {
-		return false, err
+// type; the type of an abort is 0 (KIP-98). Brokers write control batches, and do not compress them.
+func (b *recordBatch) aborts() (bool, error) {
+	_, i := varint(b.records, 0)  // the length
+	_, i = varint(b.records, i+1) // the timestamp, behind the attributes
+	_, i = varint(b.records, i)   // the offset
+	key, _ := span(b.records, i)
+	if len(key) < 4 || b.codec() != sarama.CompressionNone {
+		return false, b.spoilt("no control record")
 	}
-	var u unpacked
-	one := Batch{Messages: make([]sarama.ConsumerMessage, 0, 1)}
-	if err := u.open(b, raw); err != nil || u.left == 0 {
-		return false, err
-	}
-	u.by = h.unpacker
-	if err := u.decode(&one, &Partition{}, 1); err != nil {
-		return false, err
-	}
-	key := one.Messages[0].Key
-	return len(key) >= 4 && binary.BigEndian.Uint16(key[2:]) == 0, nil
-}
-
-// verify looks whether the first record batch of a hunt's answer can be read, and then applies the answer. It runs in a goroutine of
-// its own, because a batch may take long to decompress, and others wait for the link's. p is in flight meanwhile.
-func (p *Partition) verify(e entry, r result, received int64) {
-	err := p.of.settings.unpacker.verify(&r.got[0].recordBatch)
-	if err != nil {
-		r.err = &decodingError{err}
-	}
-	p.of.mu.Lock()
-	defer p.of.unlock()
-	if p.turn != e.turn {
-		return
-	}
-	p.flying = nil
-	p.apply(&e, &r, received, time.Now())
-	p.wakeNode()
+	return binary.BigEndian.Uint16(key[2:]) == 0, nil
 }
 
 // apply updates the partition with the result of its entry. received is the number of bytes of the answer. The fetcher's mu is held.
@@ -265,7 +225,7 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 			Topic: p.topic, Partition: p.id, Position: p.position, Diverges: r.diverges, Epoch: p.epoch, Found: r.check.epoch,
 		}
 		p.countFailure(cut)
-		p.forgetUnreadable()
+		delete(p.of.unreadable, p.key) // the log is not the one that had it
 		p.fail(cut)
 		return
 	}
@@ -275,12 +235,15 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	moved, missing := r.next > p.position, p.readable() > e.ask && !p.check.searches()
 	p.quiet = !moved && !missing
 	switch {
+	case moved && p.hunt != nil && p.endsAgain(&r.got[0].recordBatch):
+		return
 	case moved:
 		p.push(r.got)
 		if p.share() < e.share {
 			p.trim()
 		}
-		p.alone, p.size = p.isBeforeUnreadable(), 0
+		known := p.known()
+		p.alone, p.size = known != nil && known.First >= p.position, 0
 	case p.check.searches():
 		p.alone = true
 	case missing && e.alone && (p.size >= maxFetch || p.hunt != nil && e.check == nil):
@@ -295,7 +258,9 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 		p.alone, p.size = false, 0
 	}
 	if p.hunt != nil && e.check == nil {
-		p.went(received, moved)
+		if p.hunt.within -= int(received); p.hunt.within <= 0 || !moved {
+			p.hunt = nil // what could not be decoded can be now
+		}
 	}
 	p.works(moved)
 }
@@ -340,6 +305,7 @@ func (p *Partition) refused(e *entry, err error, now time.Time) {
 		p.starved(err, now)
 		return
 	case isDecoding(err):
+		p.countFailure(err)
 		p.spoilt(e, err)
 		return
 	}

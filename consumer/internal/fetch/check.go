@@ -53,10 +53,10 @@ func (r *result) compare(e *entry, p *part) bool {
 	case e.epoch > e.leader: // the leader accepts only requests of its own epoch, and its log has no higher one
 		r.check, r.unknown = nil, true
 		return false
-	case b == nil && p.isEmpty() && r.past < e.position && e.p.of.settings.readable(r.end, r.stable) <= e.ask:
+	case len(p.batches) == 0 && r.past < e.position && e.p.of.settings.readable(r.end, r.stable) <= e.ask:
 		r.check = &check{atEnd: true} // the log was truncated, or the leader does not know its high watermark yet
 		return true
-	case b == nil && p.isEmpty() && !e.alone && r.past < e.position:
+	case len(p.batches) == 0 && !e.alone && r.past < e.position:
 		return true // the batch did not come
 	case b == nil, b.first > e.ask, b.epoch < 0, b.epoch == e.epoch:
 		r.check = nil // the log is the same, as far as it can be compared
@@ -114,6 +114,3 @@ func batchAt(p *part, offset int64) *recordBatch {
 	}
 	return nil
 }
-
-// isEmpty returns whether no message came, nor a header of a record batch.
-func (p *part) isEmpty() bool { return len(p.batches) == 0 }

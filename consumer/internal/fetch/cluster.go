@@ -25,9 +25,9 @@ type Cluster interface {
 	Node(id int32) (Node, bool)
 	// Range returns the offset of the first message of a partition and the one after the last.
 	Range(topic string, partition int32) (start, end int64, err error)
-	// Ends returns the offsets after the last readable messages of partitions, by topic and partition, by one request to each of
-	// their leaders, and another one to leaders that have moved. Partitions for which there is no answer are missing.
-	Ends(topics map[string][]int32) map[string]map[int32]int64
+	// Ends returns the offsets after the last readable messages of partitions, by one request to each of their leaders, and another
+	// one to leaders that have moved. Partitions for which there is no answer are missing.
+	Ends(ps []key) map[key]int64
 }
 
 // ClusterOf returns a Cluster that asks a client. A Fetcher fetches on connections of its own, so requests of the client never
@@ -64,30 +64,29 @@ func (c clientCluster) Range(topic string, partition int32) (start, end int64, e
 }
 
 // Ends asks once more, with fresh metadata, for what the leaders that the client knows do not answer.
-func (c clientCluster) Ends(topics map[string][]int32) map[string]map[int32]int64 {
-	out := map[string]map[int32]int64{}
-	c.addEnds(out, topics)
-	missing := map[string][]int32{}
-	for topic, ids := range topics {
-		for _, id := range ids {
-			if _, ok := out[topic][id]; !ok {
-				missing[topic] = append(missing[topic], id)
-			}
+func (c clientCluster) Ends(ps []key) map[key]int64 {
+	out := map[key]int64{}
+	c.addEnds(out, ps)
+	var missing []key
+	topics := map[string]bool{}
+	for _, k := range ps {
+		if _, ok := out[k]; !ok {
+			missing, topics[k.topic] = append(missing, k), true
 		}
 	}
-	if len(missing) > 0 && c.client.RefreshMetadata(slices.Collect(maps.Keys(missing))...) == nil {
+	if len(missing) > 0 && c.client.RefreshMetadata(slices.Collect(maps.Keys(topics))...) == nil {
 		c.addEnds(out, missing)
 	}
 	return out
 }
 
 // addEnds asks the leaders for ends, and adds the answers to out.
-func (c clientCluster) addEnds(out map[string]map[int32]int64, topics map[string][]int32) {
+func (c clientCluster) addEnds(out map[key]int64, ps []key) {
 	var (
 		all sync.WaitGroup
 		mu  sync.Mutex
 	)
-	for leader, request := range c.endRequests(topics) {
+	for leader, request := range c.endRequests(ps) {
 		all.Go(func() {
 			answer, err := leader.GetAvailableOffsets(request)
 			if err != nil {
@@ -96,43 +95,32 @@ func (c clientCluster) addEnds(out map[string]map[int32]int64, topics map[string
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			addAnswer(out, answer)
+			for topic, blocks := range answer.Blocks {
+				for id, block := range blocks {
+					if block.Err == sarama.ErrNoError && len(block.Offsets) > 0 {
+						out[key{topic, id}] = block.Offsets[0]
+					}
+				}
+			}
 		})
 	}
 	all.Wait()
 }
 
 // endRequests returns a request for ends for each leader, as the client knows them.
-func (c clientCluster) endRequests(topics map[string][]int32) map[*sarama.Broker]*sarama.OffsetRequest {
+func (c clientCluster) endRequests(ps []key) map[*sarama.Broker]*sarama.OffsetRequest {
 	config := c.client.Config()
 	requests := map[*sarama.Broker]*sarama.OffsetRequest{}
-	for topic, ids := range topics {
-		for _, id := range ids {
-			leader, err := c.client.Leader(topic, id)
-			if err != nil {
-				continue
-			}
-			if requests[leader] == nil {
-				requests[leader] = sarama.NewOffsetRequest(config.Version)
-				requests[leader].IsolationLevel = config.Consumer.IsolationLevel
-			}
-			requests[leader].AddBlock(topic, id, sarama.OffsetNewest, 1)
+	for _, k := range ps {
+		leader, err := c.client.Leader(k.topic, k.id)
+		if err != nil {
+			continue
 		}
+		if requests[leader] == nil {
+			requests[leader] = sarama.NewOffsetRequest(config.Version)
+			requests[leader].IsolationLevel = config.Consumer.IsolationLevel
+		}
+		requests[leader].AddBlock(k.topic, k.id, sarama.OffsetNewest, 1)
 	}
 	return requests
-}
-
-// addAnswer adds the offsets of an answer to out.
-func addAnswer(out map[string]map[int32]int64, answer *sarama.OffsetResponse) {
-	for topic, blocks := range answer.Blocks {
-		for id, block := range blocks {
-			if block.Err != sarama.ErrNoError || len(block.Offsets) == 0 {
-				continue
-			}
-			if out[topic] == nil {
-				out[topic] = map[int32]int64{}
-			}
-			out[topic][id] = block.Offsets[0]
-		}
-	}
 }

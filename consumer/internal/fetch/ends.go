@@ -27,28 +27,29 @@ type ends struct {
 // Freshen costs nothing but a lock while the partition is fetched. With ReadCommitted Kafka answers with the last stable offset
 // alone, so HighWatermark may be too low by the messages of undecided transactions then.
 func (p *Partition) Freshen(wait time.Duration) {
-	read, left := p.readEnd(wait)
-	if read == nil || left <= 0 {
+	p.of.mu.Lock()
+	read, left := p.refreshEnd(wait)
+	p.of.mu.Unlock()
+	p.wait(read, nil, left)
+}
+
+// wait waits for read, if it is not nil, but not longer than limit, and not when the partition or ended is closed.
+func (p *Partition) wait(read, ended <-chan struct{}, limit time.Duration) {
+	if read == nil || limit <= 0 {
 		return
 	}
-	timer := time.NewTimer(left)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-read:
 	case <-p.done:
+	case <-ended:
 	case <-timer.C:
 	}
 }
 
-// readEnd starts a read of the ends that are old, if this partition's is and no read is under way. It returns a channel that is
-// closed when the read has ended, nil if there is none, and how much is left of wait since the read began.
-func (p *Partition) readEnd(wait time.Duration) (read <-chan struct{}, left time.Duration) {
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
-	return p.refreshEnd(wait)
-}
-
-// refreshEnd is readEnd for a caller that holds the fetcher's mu.
+// refreshEnd starts a read of the ends that are old, if this partition's is and no read is under way. It returns a channel that is
+// closed when the read has ended, nil if there is none, and how much is left of wait since the read began. The fetcher's mu is held.
 func (p *Partition) refreshEnd(wait time.Duration) (read <-chan struct{}, left time.Duration) {
 	f := p.of
 	now, e := time.Now(), &f.ends
@@ -60,14 +61,14 @@ func (p *Partition) refreshEnd(wait time.Duration) (read <-chan struct{}, left t
 	case !f.running || now.Before(e.again) || !f.settings.Reachable():
 		return nil, 0
 	}
-	topics := map[string][]int32{}
-	for _, other := range f.open {
+	var old []key
+	for k, other := range f.open {
 		if other.isOutdated(now, endAge/2) { // the others would be asked for soon
-			topics[other.topic] = append(topics[other.topic], other.id)
+			old = append(old, k)
 		}
 	}
 	e.reading, e.began = make(chan struct{}), now
-	f.all.Go(func() { f.readEnds(topics, now) })
+	f.all.Go(func() { f.readEnds(old, now) })
 	return e.reading, wait
 }
 
@@ -83,56 +84,42 @@ func (p *Partition) isOutdated(now time.Time, age time.Duration) bool {
 	return min(now.Sub(p.endAt), now.Sub(p.listedAt)) > age
 }
 
-// readEnds asks Kafka for the ends of partitions, by topic, and stores them. It blocks, in a goroutine of its own.
-func (f *Fetcher) readEnds(topics map[string][]int32, began time.Time) {
-	found := f.cluster.Ends(topics)
+// readEnds asks Kafka for the ends of partitions, and stores them. It blocks, in a goroutine of its own.
+func (f *Fetcher) readEnds(ps []key, began time.Time) {
+	found := f.cluster.Ends(ps)
 	f.mu.Lock()
 	defer f.unlock()
 	now, pause := time.Now(), endAge
-	if f.storeEnds(found, began, now) {
+	if len(found) > 0 {
 		pause = endsPause
 	}
+	f.storeEnds(found, began, now)
 	close(f.ends.reading)
 	f.ends.reading, f.ends.again = nil, now.Add(pause)
 }
 
-// storeEnds stores ends that were asked for at began, and returns whether there are any. The fetcher's mu is held.
-func (f *Fetcher) storeEnds(found map[string]map[int32]int64, began, now time.Time) (stored bool) {
-	for topic, ends := range found {
-		for id, end := range ends {
-			stored = true
-			if p := f.open[key{topic, id}]; p != nil && !p.endAt.After(began) { // else a later answer has it
-				p.listed, p.listedAt = end, now
-				if !now.After(p.endAt) { // in one instant of a coarse clock
-					p.listedAt = p.endAt.Add(1)
-				}
+// storeEnds stores ends that were asked for at began. The fetcher's mu is held.
+func (f *Fetcher) storeEnds(found map[key]int64, began, now time.Time) {
+	for k, end := range found {
+		if p := f.open[k]; p != nil && !p.endAt.After(began) { // else a later answer has it
+			p.listed, p.listedAt = end, now
+			if !now.After(p.endAt) { // in one instant of a coarse clock
+				p.listedAt = p.endAt.Add(1)
 			}
 		}
 	}
-	return stored
 }
 
 // CheckEnd has the end read if the answer to the first fetch says that the log is empty, or ends before the position. A leader that
 // does not know its high watermark yet says so, too; it does not answer to a question about the end then (KIP-207), which is asked
 // twice. CheckEnd waits for wait at most.
-func (p *Partition) CheckEnd(ctx context.Context, wait time.Duration) { p.askEnd(ctx, wait, true) }
+func (p *Partition) CheckEnd(ctx context.Context, wait time.Duration) {
+	p.wait(p.recheck(true), ctx.Done(), wait)
+}
 
 // AskEnd has the end read, however new the answer is that is known. It waits for wait at most.
-func (p *Partition) AskEnd(ctx context.Context, wait time.Duration) { p.askEnd(ctx, wait, false) }
-
-func (p *Partition) askEnd(ctx context.Context, wait time.Duration, ifShort bool) {
-	read := p.recheck(ifShort)
-	if read == nil {
-		return
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-read:
-	case <-p.done:
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+func (p *Partition) AskEnd(ctx context.Context, wait time.Duration) {
+	p.wait(p.recheck(false), ctx.Done(), wait)
 }
 
 // recheck starts to read the end of a log that seems too short, and returns a channel that is closed when that has ended; nil if the log
@@ -147,7 +134,7 @@ func (p *Partition) recheck(ifShort bool) <-chan struct{} {
 	read, began := make(chan struct{}), time.Now()
 	f.all.Go(func() {
 		defer close(read)
-		found := f.cluster.Ends(map[string][]int32{p.topic: {p.id}})
+		found := f.cluster.Ends([]key{p.key})
 		f.mu.Lock()
 		defer f.unlock()
 		f.storeEnds(found, began, time.Now())

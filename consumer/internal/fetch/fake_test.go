@@ -179,21 +179,16 @@ func (c *fakeCluster) Range(topic string, id int32) (start, end int64, err error
 }
 
 // Ends answers for the partitions whose leader is up.
-func (c *fakeCluster) Ends(topics map[string][]int32) map[string]map[int32]int64 {
-	out := map[string]map[int32]int64{}
+func (c *fakeCluster) Ends(ps []key) map[key]int64 {
+	out := map[key]int64{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	asked := 0
-	for topic, ids := range topics {
-		out[topic] = map[int32]int64{}
-		for _, id := range ids {
-			asked++
-			if l := c.logs[key{topic, id}]; !c.down[l.leader] {
-				out[topic][id] = l.endAt(l.leader, c.committed)
-			}
+	for _, k := range ps {
+		if l := c.logs[k]; !c.down[l.leader] {
+			out[k] = l.endAt(l.leader, c.committed)
 		}
 	}
-	c.ends = append(c.ends, asked)
+	c.ends = append(c.ends, len(ps))
 	if wait := c.slowEnds; wait > 0 {
 		c.mu.Unlock()
 		time.Sleep(wait)

@@ -3,6 +3,8 @@ package fetch
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,10 +14,13 @@ import (
 	"github.com/kielgo/kiel/internal/operr"
 )
 
+// key names a partition.
 type key struct {
 	topic string
 	id    int32
 }
+
+func (k key) String() string { return kiel.Partition{Topic: k.topic, ID: k.id}.String() }
 
 // Fetcher reads partitions.
 type Fetcher struct {
@@ -60,18 +65,19 @@ func (f *Fetcher) Open(ctx context.Context, topic string, id int32, offset int64
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended {
-		return nil, operr.New("consumer", "open", kiel.Partition{Topic: topic, ID: id}.String(), ErrClosed)
-	}
-	if f.open[key{topic, id}] != nil {
-		return nil, operr.New("consumer", "open", kiel.Partition{Topic: topic, ID: id}.String(), ErrOpen)
+	k := key{topic, id}
+	switch {
+	case f.ended:
+		return nil, operr.New("consumer", "open", k.String(), ErrClosed)
+	case f.open[k] != nil:
+		return nil, operr.New("consumer", "open", k.String(), ErrOpen)
 	}
 	p := &Partition{
-		of: f, topic: topic, id: id, ready: make(chan struct{}, 1), done: make(chan struct{}), found: make(chan struct{}),
+		of: f, key: k, ready: make(chan struct{}, 1), done: make(chan struct{}), found: make(chan struct{}),
 		position: offset, epoch: leaderEpoch, taken: offset, takenEpoch: leaderEpoch, handed: offset, handedEpoch: leaderEpoch,
 		waits: -1, end: -1, stable: -1, leaderEpoch: -1, follower: -1,
 	}
-	f.open[key{topic, id}] = p
+	f.open[k] = p
 	for _, other := range f.open {
 		other.trim()
 	}
@@ -233,14 +239,11 @@ func (f *Fetcher) look(ps []*Partition, kind int) {
 		f.wake()
 	}()
 	if kind == 1 {
-		topics, seen := []string{}, map[string]bool{}
+		topics := map[string]bool{}
 		for _, p := range ps {
-			if !seen[p.topic] {
-				seen[p.topic] = true
-				topics = append(topics, p.topic)
-			}
+			topics[p.topic] = true
 		}
-		_ = f.cluster.Refresh(topics) // find below returns the error of a missing topic
+		_ = f.cluster.Refresh(slices.Collect(maps.Keys(topics))) // find below returns the error of a missing topic
 	}
 	unknown := map[string]error{} // the errors of whole topics, so that a missing topic is not searched for each of its partitions
 	for _, p := range ps {
@@ -312,7 +315,7 @@ func (p *Partition) assign(found searchResult) {
 	if found.outside {
 		p.outside = false
 		if cut = p.isCutOff(found); !cut && (p.position < found.start || p.position > found.end) {
-			p.forgetUnreadable()
+			delete(p.of.unreadable, p.key) // the log is not the one that had it
 			p.fail(&RangeError{Topic: p.topic, Partition: p.id, Position: p.position, Start: found.start, End: found.end})
 			return
 		}

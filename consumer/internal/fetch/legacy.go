@@ -11,7 +11,8 @@ import (
 )
 
 // Before record batches there were messages of the formats 0 and 1. A message may be compressed: its value is a message set then.
-// Here a run of messages that are not compressed, or one that is, takes the place of a record batch.
+// Here they are written anew as records: a run of messages that are not compressed takes the place of a record batch, and so does a
+// compressed message, whose messages are written anew when it is decompressed.
 
 // oldHeader is how many bytes the smallest message of format 0 has.
 const oldHeader = 26
@@ -25,6 +26,7 @@ type oldMessage struct {
 	format     byte
 	attributes int16 // the bits that a record batch has, too
 	timestamp  int64 // in ms; below 0 for none
+	checksum   uint32
 	key, value []byte
 	size       int // of all its bytes; 0 if they did not come as a whole
 }
@@ -39,13 +41,14 @@ func readOld(raw []byte) (m oldMessage, err error) {
 	length := int64(binary.BigEndian.Uint32(raw[8:])) + 12
 	switch m.size = int(min(length, math.MaxInt32)); {
 	case length < oldHeader || length > math.MaxInt32:
-		return m, fmt.Errorf("%w message: length", errCorrupt)
+		return m, fmt.Errorf("%w message of %d bytes", errCorrupt, length)
 	case m.size > len(raw):
 		return oldMessage{}, nil
 	}
 	m.offset, m.format, m.timestamp = int64(binary.BigEndian.Uint64(raw)), raw[16], -1
-	if want, got := binary.BigEndian.Uint32(raw[12:]), crc32.ChecksumIEEE(raw[16:m.size]); want != got {
-		return m, wrongChecksum(want, got)
+	m.checksum = binary.BigEndian.Uint32(raw[12:])
+	if got := crc32.ChecksumIEEE(raw[16:m.size]); got != m.checksum {
+		return m, wrongChecksum(m.checksum, got)
 	}
 	m.attributes = int16(raw[17] & codecMask)
 	r := reader{rest: raw[18:m.size:m.size]}
@@ -72,7 +75,7 @@ func (p *part) splitOld(raw []byte) (size int, err error) {
 			break
 		}
 		if size == 0 {
-			run.first, run.firstTime = m.offset, m.timestamp
+			run.first, run.firstTime, run.checksum = m.offset, m.timestamp, m.checksum
 		}
 		run.last, run.maxTime, size = m.offset, m.timestamp, size+m.size
 		run.count++
@@ -80,64 +83,49 @@ func (p *part) splitOld(raw []byte) (size int, err error) {
 			run.first, run.attributes, run.records = 0, m.attributes, m.value
 			break
 		}
+		run.records = run.addOld(run.records, &m)
 	}
 	if size > 0 {
-		if run.size = size; run.records == nil {
-			run.records = raw[:size:size]
-		}
+		run.size = size
 		p.batches = append(p.batches, run)
 	}
 	return size, nil
 }
 
-// openOld prepares for the first message.
-func (u *unpacked) openOld() error {
+// addOld appends a message to records of b.
+func (b *recordBatch) addOld(records []byte, m *oldMessage) []byte {
+	record := binary.AppendVarint([]byte{0}, m.timestamp-b.firstTime)
+	record = binary.AppendVarint(record, m.offset-b.first)
+	for _, data := range [][]byte{m.key, m.value} {
+		if data == nil {
+			record = binary.AppendVarint(record, -1)
+			continue
+		}
+		record = append(binary.AppendVarint(record, int64(len(data))), data...)
+	}
+	record = append(record, 0) // no headers
+	return append(binary.AppendVarint(records, int64(len(record))), record...)
+}
+
+// isSet returns whether the batch is a compressed message.
+func (b *recordBatch) isSet() bool { return b.old && b.codec() != sarama.CompressionNone }
+
+// readSet reads the messages of a compressed message. raw is its value, decompressed.
+func (b *recordBatch) readSet(raw []byte) (records []byte, err error) {
 	var m oldMessage
-	u.left = 0
-	for pos := 0; pos < len(u.raw); pos += m.size {
-		var err error
-		if m, err = readOld(u.raw[pos:]); err == nil && (m.size == 0 || m.isCompressed()) {
+	b.count = 0
+	for pos := 0; pos == 0 || pos < len(raw); pos += m.size {
+		if m, err = readOld(raw[pos:]); err == nil && (m.size == 0 || m.isCompressed() || m.format != raw[16]) {
 			err = errSet
 		}
 		if err != nil {
-			return u.spoilt("%v", err)
+			return nil, b.spoilt("%v", err)
 		}
-		u.left++
+		records = b.addOld(records, &m)
+		b.count++
 	}
-	// Offsets in a compressed message of format 1 count from its first message (KIP-31).
-	u.shift = u.last - m.offset
-	return nil
-}
-
-// decodeOld is decode for messages of the formats before record batches.
-func (u *unpacked) decodeOld(out *Batch, p *Partition, limit int) error {
-	inside := u.codec() != sarama.CompressionNone
-	for ; u.left > 0 && len(out.Messages) < cap(out.Messages) && out.size < limit; u.left-- {
-		m, err := readOld(u.raw[u.pos:])
-		offset, timestamp, block := m.offset, m.timestamp, m.timestamp
-		if inside {
-			if block = u.maxTime; m.format > 0 {
-				offset += u.shift
-			}
-			if u.is(logAppendTime) {
-				timestamp = block
-			}
-		}
-		if err != nil || offset > u.last {
-			return u.ends(out, out.Messages)
-		}
-		u.pos += m.size
-		if offset < out.Next {
-			continue
-		}
-		out.Next = offset + 1
-		out.Messages = append(out.Messages, sarama.ConsumerMessage{
-			Topic: p.topic, Partition: p.id, Offset: offset, Timestamp: timeOf(timestamp), BlockTimestamp: timeOf(block), Key: m.key, Value: m.value,
-		})
-		out.size += messageOverhead + len(m.key) + len(m.value)
+	if m.format > 0 { // offsets count from the first message (KIP-31)
+		b.first = b.last - m.offset
 	}
-	if u.left == 0 {
-		u.raw = nil
-	}
-	return nil
+	return records, nil
 }

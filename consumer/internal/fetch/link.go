@@ -24,8 +24,9 @@ type link struct {
 	poll    time.Duration // how long the last short poll waited
 	conn    *conn         // nil for none
 	early   bool          // a connection is to be opened though there is nothing to fetch yet
-	tap     *tap          // on top of conn; nil for none
 	stopped bool
+
+	tap *tap // on top of conn; sarama sets it while the link's goroutine waits for the connection
 }
 
 func newLink(n *node) *link {
@@ -47,7 +48,7 @@ func (l *link) run(ctx context.Context) {
 			continue
 		}
 		if l.isEarly() {
-			l.prepare()
+			_ = l.open() // what fails is tried again when there is something to fetch
 			continue
 		}
 		timer.Reset(wait)
@@ -65,15 +66,12 @@ func (l *link) run(ctx context.Context) {
 // fetch sends a request and waits for its answer. A broker that answers nothing while the connection is opened is silent, and not
 // slow, so it gets no more time then than the shortest.
 func (l *link) fetch(req *request) (*answer, error) {
-	l.maxWait.Store(int64(req.wait))
-	req.before = l.received.Load()
-	opened := true
 	if l.broker == nil {
-		var err error
-		if opened, err = l.open(); err != nil {
+		if err := l.open(); err != nil {
 			return nil, err
 		}
 	}
+	l.maxWait.Store(int64(req.wait))
 	l.silence.Store(int64(req.silence))
 	req.before = l.received.Load()
 	a, err := l.ask(req.wire)
@@ -83,27 +81,38 @@ func (l *link) fetch(req *request) (*answer, error) {
 	connected, _ := l.broker.Connected()
 	broken := l.failure.Load() != nil || !connected
 	l.disconnect()
-	if opened && l.isSilent() {
-		return nil, &silentError{after: req.silence, err: err}
-	}
 	var code sarama.KError
-	if broken || errors.As(err, &code) || errors.Is(err, sarama.ErrUnsupportedVersion) {
+	switch {
+	case l.isSilent():
+		return nil, &silentError{after: req.silence, err: err}
+	case broken || errors.As(err, &code) || errors.Is(err, sarama.ErrUnsupportedVersion):
 		return nil, err
+	default:
+		return nil, &decodingError{err}
 	}
-	return nil, &decodingError{err}
 }
 
-// open opens the connection. opened is false if it can't be opened: then Fetch returns the error.
-func (l *link) open() (opened bool, err error) {
+// open opens the connection.
+func (l *link) open() error {
 	l.failure.Store(nil)
+	l.maxWait.Store(0)
 	l.silence.Store(int64(silence))
 	l.broker = sarama.NewBroker(l.node.at.Addr)
 	if err := l.broker.Open(l.config); err != nil {
 		l.broker = nil
-		return false, err
+		return err
 	}
-	opened, _ = l.broker.Connected() // waits until the connection is open, or can't be opened
-	return opened && l.failure.Load() == nil, nil
+	connected, err := l.broker.Connected() // waits until the connection is open, or can't be opened
+	if failure := l.failure.Load(); err == nil && failure != nil {
+		err = *failure // sarama goes on after a handshake that failed
+	}
+	if err == nil && !connected {
+		err = sarama.ErrNotConnected
+	}
+	if err != nil {
+		l.disconnect()
+	}
+	return err
 }
 
 // isEarly returns whether a connection is to be opened though there is nothing to fetch yet. It returns true once for each
@@ -116,27 +125,14 @@ func (l *link) isEarly() bool {
 	return early && l.broker == nil
 }
 
-// prepare opens the connection, before there is something to fetch.
-func (l *link) prepare() {
-	l.maxWait.Store(0)
-	if opened, err := l.open(); err == nil && !opened {
-		l.disconnect()
-	}
-}
-
 // ask has sarama send a request. The answer is the one that the connection has kept: it points into memory that the next answer is
 // read into.
 func (l *link) ask(wire *sarama.FetchRequest) (*answer, error) {
-	l.node.of.mu.Lock()
-	t := l.tap
-	l.node.of.mu.Unlock()
-	if t != nil { // else the connection could not be opened, and Fetch returns why
-		t.begin()
-	}
+	l.tap.begin()
 	if _, err := l.broker.Fetch(wire); err != nil {
 		return nil, err
 	}
-	if kept := t.take(); kept != nil {
+	if kept := l.tap.take(); kept != nil {
 		return readAnswer(kept)
 	}
 	return nil, errNotKept
@@ -153,7 +149,7 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 	c.extend(l.silence.Load())
 	f.mu.Lock()
 	stopped := l.stopped
-	l.conn, l.tap = c, nil
+	l.conn = c
 	f.mu.Unlock()
 	if stopped {
 		_ = nc.Close()
@@ -166,11 +162,8 @@ func (l *link) Dial(network, address string) (net.Conn, error) {
 			return nil, err
 		}
 	}
-	t := newTap(top)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l.tap = t
-	return t, nil
+	l.tap = newTap(top)
+	return l.tap, nil
 }
 
 // abort closes the connection, which ends the request in flight. The fetcher's mu is held.
@@ -189,7 +182,7 @@ func (l *link) disconnect() {
 	l.broker = nil
 	l.node.of.mu.Lock()
 	defer l.node.of.mu.Unlock()
-	l.conn, l.tap = nil, nil
+	l.conn = nil
 }
 
 // deliver passes the result of a request to its partitions. received is the number of bytes of the answer.
@@ -224,17 +217,13 @@ func (l *link) deliver(ctx context.Context, req *request, resp *answer, err erro
 		if p.turn != e.turn {
 			continue // the partition was closed, trimmed, or sent elsewhere meanwhile
 		}
-		if results[i].unsure {
-			f.all.Go(func() { p.verify(*e, results[i], received) })
-			continue
-		}
 		p.flying = nil
 		switch {
-		case isDecoding(err) && len(req.entries) > 1:
-			p.countFailure(err)
-			p.alone = true // to find the partition whose part can't be decoded
 		case isDecoding(err):
-			p.undecodable(e, err, received)
+			p.countFailure(err)
+			if p.alone = true; len(req.entries) == 1 { // else this finds the partition whose part can't be decoded
+				p.undecodable(e, err, received)
+			}
 		case err != nil:
 			p.retry(err)
 		default:

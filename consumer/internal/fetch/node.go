@@ -64,7 +64,6 @@ type entry struct {
 	check    *check // a copy of the partition's check; nil for none
 	size     int    // the bytes to ask for
 	probes   bool   // the answer shows whether ask can be read, in a hunt
-	hunts    bool   // the first record batch of the answer may be one that can't be read
 	follower bool   // the request goes to a follower
 	alone    bool   // the request has no other entry
 	share    int    // bytes that the partition may hold
@@ -170,8 +169,10 @@ func (n *node) ready(now time.Time) (ps []*Partition, alone bool) {
 
 // add adds a partition to the request. The fetcher's mu is held.
 func (r *request) add(p *Partition, l *link, alone bool) {
-	e := entry{p: p, turn: p.turn, position: p.position, epoch: p.epoch, leader: p.leaderEpoch, ask: p.position, follower: p.follower >= 0, alone: alone, hunts: p.hunt != nil, share: p.share()}
-	e.size = min(p.fetchSize(), math.MaxInt32)
+	e := entry{
+		p: p, turn: p.turn, position: p.position, epoch: p.epoch, leader: p.leaderEpoch, ask: p.position,
+		size: min(p.fetchSize(), math.MaxInt32), follower: p.follower >= 0, alone: alone, share: p.share(),
+	}
 	switch {
 	case p.check != nil:
 		c := *p.check

@@ -8,26 +8,26 @@ const maxNotes = 1024
 
 // failed logs an error, after unlock. f.mu is held.
 func (f *Fetcher) failed(kind, about string, err error) {
-	f.addNote(func() { f.settings.errs.FailedWarn(kind, about, err) }, false)
+	f.addNote(func() { f.settings.Errors.FailedWarn(kind, about, err) }, false)
 }
 
 // works ends the errors of a kind in the log, after unlock. f.mu is held.
 func (f *Fetcher) works(kind, about string) {
 	if f.maySomethingFail() {
-		f.addNote(func() { f.settings.errs.OK(kind, about) }, false)
+		f.addNote(func() { f.settings.Errors.OK(kind, about) }, false)
 	}
 }
 
 // gone ends all errors about a thing that does not exist any more, after unlock. f.mu is held.
 func (f *Fetcher) gone(about string) {
 	if f.maySomethingFail() {
-		f.addNote(func() { f.settings.errs.Gone(about) }, true)
+		f.addNote(func() { f.settings.Errors.Gone(about) }, true)
 	}
 }
 
 // maySomethingFail returns whether the log has errors that last, or may have when all notes are written.
 func (f *Fetcher) maySomethingFail() bool {
-	return f.settings.errs.Failing() || f.logging || len(f.notes) > 0
+	return f.settings.Errors.Failing() || f.logging || len(f.notes) > 0
 }
 
 // addNote adds a note. With maxNotes notes it drops those that come again by themselves; once says that a note does not.

@@ -105,14 +105,12 @@ type Options struct {
 // settings are the Options with all defaults filled in.
 type settings struct {
 	Options
-	fetch   int           // bytes to ask for of one partition
-	answer  int32         // the largest answer, in bytes
-	version int16         // the version of fetch requests
-	lease   time.Duration // how long a follower is fetched from
-	errs    *errlog.Log
-
-	unpacker   *unpacker
+	fetch      int           // bytes to ask for of one partition
+	answer     int32         // the largest answer, in bytes
+	version    int16         // the version of fetch requests
+	lease      time.Duration // how long a follower is fetched from
 	maxSilence time.Duration // the longest time for which a broker may send no byte while an answer is due
+	unpacker   *unpacker
 }
 
 func newSettings(opts Options) (settings, error) {
@@ -139,13 +137,13 @@ func newSettings(opts Options) (settings, error) {
 	if opts.Reachable == nil {
 		opts.Reachable = func() bool { return true }
 	}
+	if opts.Errors == nil {
+		opts.Errors = errlog.New(defaultlog.Or(nil))
+	}
 	s := settings{
 		Options: opts, fetch: max(int(c.Consumer.Fetch.Default), MinFetch), answer: c.Consumer.Fetch.MaxBytes,
 		version: requestVersion(c.Version), lease: c.Metadata.RefreshFrequency,
-		errs: opts.Errors, maxSilence: max(c.Net.ReadTimeout, silence), unpacker: newUnpacker(opts.MaxBatchBytes),
-	}
-	if s.errs == nil {
-		s.errs = errlog.New(defaultlog.Or(nil))
+		maxSilence: max(c.Net.ReadTimeout, silence), unpacker: newUnpacker(opts.MaxBatchBytes),
 	}
 	if s.lease <= 0 {
 		s.lease = defaultLease

@@ -3,7 +3,6 @@ package fetch
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/kielgo/kiel/internal/operr"
@@ -11,9 +10,8 @@ import (
 
 // Partition is one partition that is being read. Its methods may be called concurrently, but Next by one goroutine at a time.
 type Partition struct {
-	of    *Fetcher
-	topic string
-	id    int32
+	of *Fetcher
+	key
 	ready chan struct{} // holds a token when Next may have something to return
 	done  chan struct{} // closed by Close
 	found chan struct{} // closed when Kafka has accepted or refused the position
@@ -143,40 +141,22 @@ func (p *Partition) Next(ctx context.Context) (Batch, error) {
 // while it decompresses.
 func (p *Partition) take() (out Batch, some bool, err error) {
 	out, limit := p.begin()
-	var spoilt error
 	waiting := 0 // about so many messages wait behind the batch in hand
-	for out.size < limit && (out.Messages == nil || len(out.Messages) < cap(out.Messages)) {
+	for err == nil && out.size < limit && (out.Messages == nil || len(out.Messages) < cap(out.Messages)) {
 		if p.rest.raw == nil {
 			var ok bool
-			var end error
-			if waiting, ok, end = p.pop(&out); !ok {
-				if !some {
-					err = end
-				}
+			if waiting, ok, err = p.pop(&out); !ok {
 				break
 			}
-			if p.hand.records != nil {
-				spoilt = p.unpack(&out)
-			}
 		}
-		some = true
-		if p.rest.raw != nil {
-			p.rest.makeRoom(&out, limit, waiting)
-			spoilt = p.rest.decode(&out, p, limit)
-		}
-		if spoilt != nil {
-			if end := p.spoiltInHand(max(out.Next, p.hand.first), &decodingError{spoilt}); len(out.Messages) == 0 {
-				some, err = false, end
-			}
-			break
-		}
-		if p.rest.raw == nil {
-			out.Next = max(out.Next, p.hand.next)
-			out.setLeaderEpoch(p.hand.leaderEpochFrom, p.hand.leaderEpoch)
-		}
+		err = p.unpack(&out, limit, waiting)
+		some = some || err == nil || len(out.Messages) > 0
 	}
 	if !p.finish(&out) {
 		return Batch{}, false, nil
+	}
+	if some {
+		err = nil // the next call returns it
 	}
 	return out, some, err
 }
@@ -189,10 +169,9 @@ func (p *Partition) begin() (out Batch, limit int) {
 		p.seen, p.rest = p.seeks, unpacked{}
 	}
 	if p.rest.raw == nil {
-		p.inHand, p.hand = 0, stretch{}
-	} else {
-		p.inHand = p.hand.bytes
+		p.hand = stretch{}
 	}
+	p.inHand = p.hand.bytes
 	out = Batch{Next: p.handed, LeaderEpoch: p.handedEpoch, LeaderEpochFrom: p.handed}
 	return out, min(max(p.share()/8, minHandOut), maxHandOut)
 }
@@ -228,18 +207,26 @@ func (p *Partition) pop(out *Batch) (waiting int, ok bool, err error) {
 	return waiting, true, nil
 }
 
-// unpack decompresses what was taken.
-func (p *Partition) unpack(out *Batch) error {
+// unpack appends messages of what is in hand, which it decompresses first if it was just taken.
+func (p *Partition) unpack(out *Batch, limit, waiting int) (err error) {
 	b := &p.hand.recordBatch
-	raw, err := p.of.settings.unpacker.unpack(b)
-	if err == nil {
-		err = p.rest.open(b, raw)
-		p.rest.by = p.of.settings.unpacker
+	if p.rest.raw == nil && b.records != nil {
+		if p.rest, err = p.of.settings.unpacker.open(*b); err == nil {
+			out.setLeaderEpoch(b.first, b.epoch)
+		}
 	}
-	if err == nil {
-		out.setLeaderEpoch(b.first, b.epoch)
+	if p.rest.raw != nil {
+		p.rest.makeRoom(out, limit, waiting)
+		err = p.rest.decode(out, p, limit)
 	}
-	return err
+	if err != nil {
+		return p.spoiltInHand(max(out.Next, b.first), &decodingError{err})
+	}
+	if p.rest.raw == nil {
+		out.Next = max(out.Next, p.hand.next)
+		out.setLeaderEpoch(p.hand.leaderEpochFrom, p.hand.leaderEpoch)
+	}
+	return nil
 }
 
 // finish notes what is handed out. It returns false if nothing is, because Reposition was called meanwhile; then take is to be called
@@ -297,9 +284,6 @@ func (p *Partition) Resume() {
 	p.paused = false
 	p.wakeNode()
 }
-
-// String returns the partition's name.
-func (p *Partition) String() string { return p.topic + ":" + strconv.Itoa(int(p.id)) }
 
 // HighWatermark returns the offset after the last message that all in-sync replicas have, according to the last answer. It is -1
 // before the first answer. HighWatermark does not block: if the partition is not fetched, it has the end read again as Freshen does,
@@ -380,7 +364,7 @@ func (p *Partition) close() {
 	p.closed = true
 	p.detach()
 	p.queue, p.buffered, p.inHand = nil, 0, 0
-	delete(p.of.open, key{p.topic, p.id})
+	delete(p.of.open, p.key)
 	close(p.done)
 }
 

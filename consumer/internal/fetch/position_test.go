@@ -383,12 +383,11 @@ func TestRepositionWhileDecompressing(t *testing.T) {
 		p := open(t, x, 0, 0, -1)
 		synctest.Wait()
 		out, _ := p.begin()
-		if _, ok, err := p.pop(&out); !ok || err != nil || p.unpack(&out) != nil {
+		if _, ok, err := p.pop(&out); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		p.Reposition(15)
-		p.rest.makeRoom(&out, maxHandOut, 0)
-		if err := p.rest.decode(&out, p, maxHandOut); err != nil || len(out.Messages) != 10 {
+		if err := p.unpack(&out, maxHandOut, 0); err != nil || len(out.Messages) != 10 {
 			t.Fatal(err)
 		}
 		if p.finish(&out) {

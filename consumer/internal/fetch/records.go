@@ -37,6 +37,7 @@ type recordBatch struct {
 	firstTime, maxTime int64 // timestamps in ms; below 0 for none
 	producer           int64
 	attributes         int16
+	checksum           uint32
 	partial            bool   // the records did not come as a whole
 	old                bool   // messages of a format before record batches, in place of a batch; of a compressed one first is 0
 	records            []byte // nil if partial
@@ -106,9 +107,8 @@ func (p *part) split() error {
 			p.batches = append(p.batches, b)
 			return nil
 		}
-		want, got := binary.BigEndian.Uint32(raw[17:]), crc32.Checksum(raw[crcFrom:b.size], crc32.MakeTable(crc32.Castagnoli))
-		if want != got {
-			return b.because(wrongChecksum(want, got))
+		if got := crc32.Checksum(raw[crcFrom:b.size], crc32.MakeTable(crc32.Castagnoli)); got != b.checksum {
+			return b.because(wrongChecksum(b.checksum, got))
 		}
 		if b.first < 0 || b.last < b.first || b.first > maxOffset || b.count < 0 || b.count > 0 && b.size == batchHeader {
 			return b.spoilt("%d records, offsets %d to %d", b.count, b.first, b.last)
@@ -124,7 +124,7 @@ func (p *part) split() error {
 func (b *recordBatch) read(raw []byte) {
 	i32 := func(at int) int32 { return int32(binary.BigEndian.Uint32(raw[at:])) }
 	i64 := func(at int) int64 { return int64(binary.BigEndian.Uint64(raw[at:])) }
-	b.first, b.epoch, b.attributes = i64(0), i32(12), int16(binary.BigEndian.Uint16(raw[21:]))
+	b.first, b.epoch, b.checksum, b.attributes = i64(0), i32(12), uint32(i32(17)), int16(binary.BigEndian.Uint16(raw[21:]))
 	b.last, b.firstTime, b.maxTime, b.producer, b.count = b.first+int64(i32(23)), i64(27), i64(35), i64(43), i32(57)
 }
 
@@ -151,23 +151,22 @@ type unpacked struct {
 	pos  int    // where in raw the next record begins
 	left int32  // the number of records from there on
 
-	by    *unpacker // bounds the headers of a record; nil for no bound
-	shift int64     // is added to offsets inside of a compressed message of format 1
+	by *unpacker // bounds the headers of a record
 }
 
-// open prepares for the first record. raw is the records of b, decompressed.
-func (u *unpacked) open(b *recordBatch, raw []byte) error {
-	if b.count < 0 || int(b.count) > len(raw)/minRecord {
-		return b.spoilt("%d records in %d bytes", b.count, len(raw))
+// open decompresses b, and prepares for its first record.
+func (u *unpacker) open(b recordBatch) (rest unpacked, err error) {
+	raw, err := u.unpack(&b)
+	if err == nil && b.isSet() {
+		raw, err = b.readSet(raw)
 	}
-	opened := unpacked{recordBatch: *b, raw: raw, left: b.count}
-	if b.old {
-		if err := opened.openOld(); err != nil {
-			return err
-		}
+	if err == nil && (b.count < 0 || int(b.count) > len(raw)/minRecord) {
+		err = b.spoilt("%d records in %d bytes", b.count, len(raw))
 	}
-	*u = opened
-	return nil
+	if err != nil {
+		return unpacked{}, err
+	}
+	return unpacked{recordBatch: b, raw: raw, left: b.count, by: u}, nil
 }
 
 // makeRoom gives out room for the records that are left, and for so many that wait behind them, as far as limit allows.
@@ -182,9 +181,6 @@ func (u *unpacked) makeRoom(out *Batch, limit, waiting int) {
 // leaves out an offset that does not grow, because the readers of the messages rely on their order. Keys, values and headers are
 // parts of raw. Their capacity ends with them: a handler that appends to one of them gets a copy.
 func (u *unpacked) decode(out *Batch, p *Partition, limit int) error {
-	if u.old {
-		return u.decodeOld(out, p, limit)
-	}
 	messages, raw, pos := out.Messages, u.raw, u.pos
 	none, appended := []*sarama.RecordHeader{}, u.is(logAppendTime)
 	stamp := timeOf(u.maxTime)
@@ -203,7 +199,7 @@ func (u *unpacked) decode(out *Batch, p *Partition, limit int) error {
 		if i > end || delta < 0 || delta > u.last-u.first || headers < 0 || headers > int64(end-i)/2 {
 			return u.ends(out, messages)
 		}
-		if u.by != nil && headers > int64(u.by.limit/headerOverhead) { // two bytes of a batch make a header of 56 in memory
+		if headers > int64(u.by.limit/headerOverhead) { // two bytes of a batch make a header of 56 in memory
 			out.Messages, u.raw = messages, nil
 			return u.by.tooLarge(&u.recordBatch)
 		}
@@ -228,6 +224,12 @@ func (u *unpacked) decode(out *Batch, p *Partition, limit int) error {
 		m.Topic, m.Partition, m.Offset, m.Key, m.Value, m.Headers, m.Timestamp = p.topic, p.id, offset, key, value, list, stamp
 		if !appended {
 			m.Timestamp = timeOf(u.firstTime + timestamp)
+		}
+		if u.old { // as sarama has it
+			m.Headers, m.BlockTimestamp = nil, m.Timestamp
+			if u.isSet() {
+				m.BlockTimestamp = stamp
+			}
 		}
 		out.size += messageOverhead + int(length) + headerOverhead*int(headers)
 	}

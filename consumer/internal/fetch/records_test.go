@@ -23,19 +23,15 @@ func decodeAll(u *unpacker, a *answer) (map[key][]sarama.ConsumerMessage, error)
 		if err := p.split(); err != nil {
 			return nil, err
 		}
-		from := &Partition{topic: k.topic, id: k.id}
+		from := &Partition{key: k}
 		var next int64
 		for i := range p.batches {
 			b := &p.batches[i]
 			if b.partial || b.count == 0 {
 				continue
 			}
-			raw, err := u.unpack(b)
+			rest, err := u.open(*b)
 			if err != nil {
-				return nil, err
-			}
-			var rest unpacked
-			if err := rest.open(b, raw); err != nil {
 				return nil, err
 			}
 			for rest.raw != nil {

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -21,57 +20,47 @@ const (
 )
 
 // tap is a connection, above TLS, that keeps the answers to fetch requests. In place of each it gives sarama an empty answer. So
-// sarama writes the requests, authenticates, also again, and bounds the size of answers, but decodes no records. One goroutine
-// reads and one writes at a time, as sarama's Broker does.
+// sarama writes the requests, authenticates, also again, and bounds the size of answers, but decodes no records. What writes and what
+// reads take turns: sarama's Broker hands each request on to the goroutine that reads its answer.
 type tap struct {
 	net.Conn
-	in    *bufio.Reader
-	keeps atomic.Bool            // the answer to a fetch request that is written now is kept
-	sent  atomic.Pointer[sentAs] // the fetch request whose answer is due; nil for none
-
-	// The fields below belong to the goroutine that reads.
+	in          *bufio.Reader
+	keeps       bool   // the answer to a fetch request that is written now is kept
+	due         bool   // the answer that comes next is kept
+	version     int16  // of the request before it
+	correlation uint32 // of that request
 
 	out    []byte // bytes that sarama has not read yet
 	left   int    // bytes behind out of the frame that sarama reads itself
 	head   [32]byte
 	memory []byte // is reused for each answer
 	small  int    // how many answers in a row needed less than a quarter of memory
-
-	kept atomic.Pointer[keptAnswer]
-}
-
-// sentAs is how a fetch request was written.
-type sentAs struct {
-	version     int16
-	correlation uint32
+	kept   *keptAnswer
 }
 
 // keptAnswer is an answer to a fetch request, as it came.
 type keptAnswer struct {
 	version int16
 	body    []byte // behind the correlation id; valid until the next request is written
-	size    int    // bytes of the whole answer
 }
 
 func newTap(c net.Conn) *tap { return &tap{Conn: c, in: bufio.NewReaderSize(c, 16<<10)} }
 
 // begin has the answer to the next fetch request kept.
-func (t *tap) begin() {
-	t.keeps.Store(true)
-	t.kept.Store(nil)
-}
+func (t *tap) begin() { t.keeps, t.kept = true, nil }
 
 // take returns the answer to the request after begin; nil if none was kept.
 func (t *tap) take() *keptAnswer {
-	t.keeps.Store(false)
-	return t.kept.Swap(nil)
+	kept := t.kept
+	t.keeps, t.kept = false, nil
+	return kept
 }
 
 // Write notes a fetch request. sarama writes each request with one call.
 func (t *tap) Write(b []byte) (int, error) {
-	t.sent.Store(nil)
-	if t.keeps.Load() && len(b) >= 12 && int64(binary.BigEndian.Uint32(b)) == int64(len(b)-4) && binary.BigEndian.Uint16(b[4:]) == apiFetch {
-		t.sent.Store(&sentAs{version: int16(binary.BigEndian.Uint16(b[6:])), correlation: binary.BigEndian.Uint32(b[8:])})
+	t.due = t.keeps && len(b) >= 12 && int64(binary.BigEndian.Uint32(b)) == int64(len(b)-4) && binary.BigEndian.Uint16(b[4:]) == apiFetch
+	if t.due {
+		t.version, t.correlation = int16(binary.BigEndian.Uint16(b[6:])), binary.BigEndian.Uint32(b[8:])
 	}
 	return t.Conn.Write(b)
 }
@@ -100,15 +89,15 @@ func (t *tap) next() error {
 	if _, err := io.ReadFull(t.in, head[:4]); err != nil {
 		return err
 	}
-	size, sent := int32(binary.BigEndian.Uint32(head)), t.sent.Load()
-	if sent == nil || size <= 4 || size > sarama.MaxResponseSize {
+	size := int32(binary.BigEndian.Uint32(head))
+	if !t.due || size <= 4 || size > sarama.MaxResponseSize {
 		t.out, t.left = head[:4], int(max(size, 0))
 		return nil
 	}
 	if _, err := io.ReadFull(t.in, head[4:]); err != nil {
 		return err
 	}
-	if binary.BigEndian.Uint32(head[4:]) != sent.correlation {
+	if binary.BigEndian.Uint32(head[4:]) != t.correlation {
 		t.out, t.left = head, int(size)-4
 		return nil
 	}
@@ -116,9 +105,8 @@ func (t *tap) next() error {
 	if _, err := io.ReadFull(t.in, body); err != nil {
 		return err
 	}
-	t.sent.Store(nil)
-	t.kept.Store(&keptAnswer{version: sent.version, body: body, size: int(size) + 4})
-	t.out = emptyAnswer(head, sent.version)
+	t.due, t.kept = false, &keptAnswer{version: t.version, body: body}
+	t.out = emptyAnswer(head, t.version)
 	return nil
 }
 

@@ -126,7 +126,7 @@ func TestAnswerThatWasNotKept(t *testing.T) {
 				l := p.node.links[0]
 				x.mu.Lock()
 				l.tap = newTap(nil)
-				l.tap.kept.Store(stale)
+				l.tap.kept = stale
 				x.mu.Unlock()
 				k.add(3, batch{values: vals(1)})
 				p.Resume()

@@ -294,12 +294,12 @@ func TestSpoiltBatchLasts(t *testing.T) {
 		for range 3 {
 			p := open(t, x, 0, 0, -1)
 			_, err := readTo(t, p)
-			x.settings.errs.Failed(kindFetch, p.String(), err)
+			x.settings.Errors.Failed(kindFetch, p.String(), err)
 			p.Close()
 			time.Sleep(5 * time.Second)
 		}
-		last := func() status.Trouble { return x.settings.errs.Troubles()[0] }
-		if n := len(x.settings.errs.Troubles()); n != 1 || last().Until != nil {
+		last := func() status.Trouble { return x.settings.Errors.Troubles()[0] }
+		if n := len(x.settings.Errors.Troubles()); n != 1 || last().Until != nil {
 			t.Errorf("%d troubles while the batch can't be read, the last %+v", n, last())
 		}
 		same(t, offsets(t, open(t, x, 0, 40, -1), 10), seq(40, 50))

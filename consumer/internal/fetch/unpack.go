@@ -31,12 +31,9 @@ var errTooLarge = errors.New("decompresses to more than the limit")
 
 // unpacker decompresses record batches, to no more than limit bytes each. Its methods may be called concurrently.
 type unpacker struct {
-	limit  int
-	option string // what the limit is from
-
-	scratch, gzip sync.Pool
-	zstd          sync.Pool // decoders that bound windows by the limit, too
-	wideZstd      sync.Pool // for batches that say their window is larger, as small ones of level 22 do
+	limit               int
+	option              string // what the limit is from
+	scratch, gzip, zstd sync.Pool
 }
 
 // newUnpacker returns an unpacker for the smaller of the limits of Options and of sarama, where 0 is no limit.
@@ -44,6 +41,13 @@ func newUnpacker(maxBatch int) *unpacker {
 	u := &unpacker{limit: maxBatch, option: "Options.MaxBatchBytes"}
 	if most := int(sarama.MaxDecompressedBatchSize); most > 0 && most < maxBatch {
 		u.limit, u.option = most, "sarama.MaxDecompressedBatchSize"
+	}
+	u.scratch.New = func() any { return new([]byte) }
+	u.gzip.New = func() any { return new(gzip.Reader) }
+	u.zstd.New = func() any {
+		// No limit but that of memory: it would be one of windows, too, and small batches of level 22 say that theirs is large.
+		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true)) // options alone make it fail
+		return d
 	}
 	return u
 }
@@ -56,10 +60,7 @@ func (u *unpacker) unpack(b *recordBatch) ([]byte, error) {
 	case codec > sarama.CompressionZSTD: // has no String
 		return nil, b.spoilt("no such compression: %d", codec)
 	}
-	memory, ok := u.scratch.Get().(*[]byte)
-	if !ok {
-		memory = new([]byte)
-	}
+	memory, _ := u.scratch.Get().(*[]byte)
 	raw, err := u.decompress(b, (*memory)[:0])
 	var own []byte
 	switch {
@@ -82,29 +83,11 @@ func (u *unpacker) tooLarge(b *recordBatch) error {
 	return b.because(fmt.Errorf("record batch of %d bytes %w, %s, which is %d bytes", b.size, errTooLarge, u.option, u.limit))
 }
 
-// verify returns the error that reading a batch ends with.
-func (u *unpacker) verify(b *recordBatch) error {
-	raw, err := u.unpack(b)
-	if err != nil {
-		return err
-	}
-	var rest unpacked
-	messages := make([]sarama.ConsumerMessage, 0, 64)
-	err = rest.open(b, raw)
-	for rest.by = u; err == nil && rest.raw != nil; {
-		err = rest.decode(&Batch{Messages: messages}, &Partition{}, maxHandOut)
-	}
-	return err
-}
-
 // decompress returns the records of a batch in memory, or in larger memory. That is returned with an error, too.
 func (u *unpacker) decompress(b *recordBatch, memory []byte) ([]byte, error) {
 	switch b.codec() {
 	case sarama.CompressionGZIP:
-		z, ok := u.gzip.Get().(*gzip.Reader)
-		if !ok {
-			z = new(gzip.Reader)
-		}
+		z, _ := u.gzip.Get().(*gzip.Reader)
 		defer u.gzip.Put(z)
 		if err := z.Reset(bytes.NewReader(b.records)); err != nil {
 			return memory, err
@@ -114,41 +97,15 @@ func (u *unpacker) decompress(b *recordBatch, memory []byte) ([]byte, error) {
 		// A new one for each batch: one that is reset has what a frame of linked blocks refers to from the batch before.
 		return u.readAll(lz4.NewReader(bytes.NewReader(b.records)), memory)
 	case sarama.CompressionZSTD:
-		out, err := decodeZstd(&u.zstd, zstd.WithDecoderMaxMemory(uint64(u.limit)), b.records, memory)
-		switch {
-		case errors.Is(err, zstd.ErrDecoderSizeExceeded):
-			return out, errTooLarge
-		case errors.Is(err, zstd.ErrWindowSizeExceeded):
-			return u.grow(memory, func(to []byte) ([]byte, bool, error) {
-				out, err := decodeZstd(&u.wideZstd, zstd.WithDecodeAllCapLimit(true), b.records, to)
-				// It has several errors for memory that is too small, but all for a block that may not fit.
-				return out, errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(out)+zstdBlock > cap(to), err
-			})
+		d, _ := u.zstd.Get().(*zstd.Decoder)
+		out, err := u.grow(memory, func(to []byte) ([]byte, error) { return d.DecodeAll(b.records, to) })
+		if cap(out) <= maxScratch { // a decoder keeps what it has decoded last
+			u.zstd.Put(d)
 		}
 		return out, err
 	default: // snappy
-		return u.grow(memory, func(to []byte) ([]byte, bool, error) {
-			out, err := xerial.DecodeCapped(to, b.records)
-			return out, errors.Is(err, xerial.ErrDstTooSmall), err
-		})
+		return u.grow(memory, func(to []byte) ([]byte, error) { return xerial.DecodeCapped(to, b.records) })
 	}
-}
-
-// decodeZstd decompresses with a decoder of a pool, or one with an option. A decoder keeps what it has decoded last in memory, so one of
-// a large batch does not stay.
-func decodeZstd(pool *sync.Pool, opt zstd.DOption, compressed, to []byte) ([]byte, error) {
-	d, ok := pool.Get().(*zstd.Decoder)
-	if !ok {
-		var err error
-		if d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), opt); err != nil {
-			return to, err
-		}
-	}
-	out, err := d.DecodeAll(compressed, to)
-	if cap(out) <= maxScratch {
-		pool.Put(d)
-	}
-	return out, err
 }
 
 // readAll appends all that r has to memory.
@@ -170,14 +127,16 @@ func (u *unpacker) readAll(r io.Reader, memory []byte) ([]byte, error) {
 	}
 }
 
-// grow calls decode with memory, and with larger and larger memory while its error may be that memory is too small. Nothing says how
-// large it must be but the compressed bytes, which may be hostile.
-func (u *unpacker) grow(memory []byte, decode func(to []byte) (out []byte, small bool, err error)) ([]byte, error) {
+// grow calls decode with memory, and with larger and larger memory while what it decodes does not fit. Nothing says how large it must
+// be but the compressed bytes, which may be hostile. zstd has several errors for memory that is too small, but all for a block that does
+// not fit behind what it has decoded.
+func (u *unpacker) grow(memory []byte, decode func(to []byte) ([]byte, error)) ([]byte, error) {
 	for size := min(max(cap(memory), minScratch), u.limit); ; {
-		memory = slices.Grow(memory[:0], size)
-		out, small, err := decode(memory[:0:size])
+		memory = slices.Grow(memory[:0], size+zstdBlock)
+		out, err := decode(memory[: 0 : size+zstdBlock])
+		small := len(out) > size || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, xerial.ErrDstTooSmall)
 		switch {
-		case err == nil:
+		case err == nil && len(out) <= u.limit:
 			return out, nil
 		case !small:
 			return memory, err

@@ -240,11 +240,11 @@ func TestSpoiltInsideLasts(t *testing.T) {
 		for range 3 {
 			p := open(t, x, 0, 0, -1)
 			_, err := readTo(t, p)
-			x.settings.errs.Failed(kindFetch, p.String(), err)
+			x.settings.Errors.Failed(kindFetch, p.String(), err)
 			p.Close()
 			time.Sleep(5 * time.Second)
 		}
-		if all := x.settings.errs.Troubles(); len(all) != 1 || all[0].Until != nil {
+		if all := x.settings.Errors.Troubles(); len(all) != 1 || all[0].Until != nil {
 			t.Errorf("troubles %+v", all)
 		}
 		k.change(func() {
@@ -261,7 +261,7 @@ func TestSpoiltInsideLasts(t *testing.T) {
 		same(t, offsets(t, p, 31), seq(30, 31))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if all := x.settings.errs.Troubles(); len(all) != 1 || all[0].Until == nil {
+		if all := x.settings.Errors.Troubles(); len(all) != 1 || all[0].Until == nil {
 			t.Errorf("troubles %+v", all)
 		}
 	})
@@ -322,30 +322,16 @@ func TestMessagesKeepTheirBytes(t *testing.T) {
 	})
 }
 
-// In a hunt a batch is decompressed beside the link. If the partition has gone elsewhere meanwhile, the answer has no effect.
-func TestVerifiedTooLate(t *testing.T) {
-	k := newCluster()
-	k.log(0)
-	x, err := New(k, Options{Config: testConfig()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed := func() (*Partition, entry, result) {
-		if p := x.open[key{"t", 0}]; p != nil {
-			p.Close()
-		}
+// A partition that is opened again at a batch which was wrong inside is read if the batch there is another one now.
+func TestSpoiltInsideBefore(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(10)}, batch{values: vals(10), codec: sarama.CompressionZSTD, garbage: true}, batch{values: vals(10)})
 		p := open(t, x, 0, 0, -1)
-		of := &part{end: 5, follower: -1, records: (&batch{values: vals(5), codec: sarama.CompressionZSTD}).encode()}
-		e := entry{p: p, turn: p.turn, hunts: true, alone: true}
-		return p, e, e.parse(&answer{parts: map[key]*part{{"t", 0}: of}}, &x.settings)
-	}
-	p, e, r := parsed()
-	if p.verify(e, r, 100); !r.unsure || p.position != 5 || len(p.queue) != 1 {
-		t.Errorf("in time: unsure %t, position %d, %d batches wait", r.unsure, p.position, len(p.queue))
-	}
-	p, e, r = parsed()
-	p.Reposition(2)
-	if p.verify(e, r, 100); p.position != 2 || len(p.queue) > 0 {
-		t.Errorf("too late: position %d, %d batches wait", p.position, len(p.queue))
-	}
+		if _, err := readTo(t, p); !errors.Is(err, ErrUnreadable) {
+			t.Fatal(err)
+		}
+		p.Close()
+		k.change(func() { k.log(0).bytes[1] = (&batch{base: 10, values: vals(10)}).encode() })
+		same(t, offsets(t, open(t, x, 0, 10, -1), 30), seq(10, 30))
+	})
 }

@@ -3,7 +3,6 @@ package fetch
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -37,6 +36,9 @@ type UnreadableError struct {
 	at     time.Time // when Kafka was last asked for the batch
 	leader Node      // the broker that has sent it
 	epoch  int32     // that leader's epoch
+
+	bytes    int    // the bytes of a batch that is wrong inside, else 0
+	checksum uint32 // that batch's, which is right
 }
 
 // Error names the partition and both offsets, and says what to do.
@@ -44,19 +46,17 @@ func (e *UnreadableError) Error() string { return e.Operation().Error() }
 
 // Operation is for operr.
 func (e *UnreadableError) Operation() *operr.Error {
-	why := fmt.Sprintf("%v: %v: let another replica lead, or go on at %d: %s", ErrUnreadable, e.cause, e.Next, runbook)
+	why, advice := e.cause.Error(), "let another replica lead"
 	switch {
 	case errors.Is(e.cause, errTooLarge):
-		why = fmt.Sprintf("%v: %v: set that to more, or go on at %d: %s", ErrUnreadable, e.cause, e.Next, runbook)
+		advice = "set that to more"
 	case e.Size > 0:
-		why = fmt.Sprintf("%v: the answer has %d bytes, and sarama.MaxResponseSize is %d: set that variable to more, or go on at %d: %s",
-			ErrUnreadable, e.Size, e.Limit, e.Next, runbook)
+		why = fmt.Sprintf("the answer has %d bytes, and sarama.MaxResponseSize is %d", e.Size, e.Limit)
+		advice = "set that variable to more"
 	}
-	return reading(e.Topic, e.Partition, e.First, why)
+	return reading(e.Topic, e.Partition, e.First, fmt.Sprintf(`%v: %s: %s, or go on at %d: docs/operating.md, "A batch that can't be read"`,
+		ErrUnreadable, why, advice, e.Next))
 }
-
-// runbook says what to do about a batch that can't be read.
-const runbook = `docs/operating.md, "A batch that can't be read"`
 
 // Unwrap returns [ErrUnreadable] and why.
 func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.cause} }
@@ -73,17 +73,9 @@ type hunt struct {
 	size   int   // the bytes of the answer with the batch, if they are too many; else 0
 
 	// The fields below are for the search behind the batch.
-	bytes int   // the bytes of the batch, or of the answer with it
 	low   int64 // the last offset that is known to be in the batch
 	high  int64 // one above low that is not; -1 as long as none is known
 	steps int   // how many offsets were tried that are in the batch
-}
-
-// isOf returns whether the answer that could not be decoded has the batch of this hunt, and not a later one. The text has both
-// checksums if they differ, the one in the batch and the one computed. Other texts say less, so then the sizes must be equal, too.
-func (h *hunt) isOf(err error, size int) bool {
-	text := err.Error()
-	return text == h.cause.Error() && (size == h.bytes || strings.Contains(text, "CRC"))
 }
 
 // ask returns the offset to fetch next, and the number of bytes.
@@ -100,43 +92,39 @@ func (h *hunt) ask(position int64) (offset int64, size int) {
 
 // undecodable acts on an answer to a request for the partition alone that could not be decoded. received is the number of its bytes.
 func (p *Partition) undecodable(e *entry, err error, received int64) {
-	tooLarge := sizeTooLarge(err)
-	size := max(int(received), tooLarge)
-	single := e.size == 1 || size > e.size+e.size/4+slack // the answer has no more than one batch
-	if e.check != nil {
-		p.countFailure(err)
-		p.checkLess(e)
-		return
+	switch {
+	case e.check != nil && e.size == 1: // the batch to compare is the one that can't be decoded
+		p.check = nil
+	case e.check != nil:
+		c := *e.check
+		c.least = true
+		p.check = &c
+	default:
+		tooLarge := sizeTooLarge(err)
+		size := max(int(received), tooLarge)
+		p.cantRead(e, err, size, tooLarge, e.size == 1 || size > e.size+e.size/4+slack) // then the answer has no more than one batch
 	}
-	p.cantRead(e, err, size, tooLarge, single)
 }
 
 // spoilt acts on an answer that begins with a record batch that can't be read.
 func (p *Partition) spoilt(e *entry, err error) {
-	if e.check != nil { // there is nothing to compare
-		p.countFailure(err)
+	bad, _ := errors.AsType[*spoiltError](err)
+	switch {
+	case e.check != nil: // there is nothing to compare
 		p.check = nil
-		return
-	}
-	bad, ok := errors.AsType[*spoiltError](err)
-	if !ok {
-		bad = &spoiltError{}
-	}
-	if bad.next > p.position && !e.probes && !e.follower { // the header says what is behind the batch: a search could take an equal one for it
-		p.countFailure(err)
+	case bad.next > p.position && !e.probes && !e.follower: // the header says what is behind the batch: a search could take an equal one for it
 		p.giveUp(&UnreadableError{First: p.position, Next: bad.next, cause: err})
-		return
+	default:
+		p.cantRead(e, err, bad.size, 0, true)
 	}
-	p.cantRead(e, err, bad.size, 0, true)
 }
 
 // cantRead acts on size bytes that could not be read. single says that they are no more than one batch; tooLarge is their number if
 // that is why.
 func (p *Partition) cantRead(e *entry, err error, size, tooLarge int, single bool) {
-	p.countFailure(err)
 	switch h := p.hunt; {
 	case h != nil && h.found:
-		if h.isOf(err, size) {
+		if err.Error() == h.cause.Error() { // it is this batch, and not a later one: the text has its size, or its checksums
 			h.low = e.ask
 			h.steps++
 		} else {
@@ -147,49 +135,34 @@ func (p *Partition) cantRead(e *entry, err error, size, tooLarge int, single boo
 		p.hunt, p.follower = &hunt{within: min(e.size, size)}, -1
 		p.look()
 	case single:
-		p.hunt = &hunt{found: true, cause: err, size: tooLarge, bytes: size, low: p.position, high: -1}
+		p.hunt = &hunt{found: true, cause: err, size: tooLarge, low: p.position, high: -1}
 		p.hunted()
 	default:
 		p.hunt = &hunt{within: min(e.size, size)}
 	}
 }
 
-// checkLess has the comparison with the leader's log ask for one batch alone, because the answer can't be decoded. If that batch is
-// the one that can't be, there is nothing to compare.
-func (p *Partition) checkLess(e *entry) {
-	p.alone = true
-	if e.size == 1 {
-		p.check = nil
-		return
-	}
-	c := *e.check
-	c.least = true
-	p.check = &c
-}
-
 // hunted ends the hunt when the offset behind the batch is known, or can't be found.
 func (p *Partition) hunted() {
-	h, known := p.hunt, p.of.unreadable[key{p.topic, p.id}]
+	h, known := p.hunt, p.of.unreadable[p.key]
+	next := h.high
 	switch {
 	case known != nil && known.First == p.position && known.isOf(p):
-		p.give(known.Next)
+		next = known.Next
 	case h.high == h.low+1:
-		p.give(h.high)
 	case h.high < 0 && h.steps >= maxSteps: // no answer can be decoded, so no batch is to blame
 		p.hunt = nil
 		p.retry(h.cause)
+		return
+	default:
+		return
 	}
+	p.giveUp(&UnreadableError{First: p.position, Next: next, Size: h.size, Limit: sarama.MaxResponseSize, cause: h.cause})
 }
 
 // isOf returns whether the batch that the partition's hunt has found is this one. Another leader's copy may be spoilt elsewhere.
 func (e *UnreadableError) isOf(p *Partition) bool {
 	return e.leader == p.node.at && e.epoch == p.leaderEpoch && e.cause.Error() == p.hunt.cause.Error()
-}
-
-// give ends reading at the batch that can't be read. next is the offset behind it.
-func (p *Partition) give(next int64) {
-	h := p.hunt
-	p.giveUp(&UnreadableError{First: p.position, Next: next, Size: h.size, Limit: sarama.MaxResponseSize, cause: h.cause})
 }
 
 // giveUp ends reading at a batch that can't be read, and drops what waits behind it.
@@ -198,7 +171,7 @@ func (p *Partition) giveUp(e *UnreadableError) {
 	if p.node != nil {
 		e.leader = p.node.at
 	}
-	p.of.unreadable[key{p.topic, p.id}] = e
+	p.of.unreadable[p.key] = e
 	p.hunt = nil
 	p.fail(e)
 }
@@ -210,16 +183,32 @@ func (p *Partition) spoiltInHand(at int64, err error) error {
 	defer p.of.mu.Unlock()
 	if !p.closed && p.seen == p.seeks {
 		p.queue, p.buffered = nil, 0
-		p.countFailure(err)
-		p.giveUp(&UnreadableError{First: at, Next: p.hand.last + 1, cause: err})
+		p.wrongInside(at, &p.hand.recordBatch, err)
 	}
 	return p.err
+}
+
+// wrongInside ends reading at a batch that can't be read though its checksum is right.
+func (p *Partition) wrongInside(at int64, b *recordBatch, err error) {
+	p.countFailure(err)
+	p.giveUp(&UnreadableError{First: at, Next: b.last + 1, cause: err, bytes: b.size, checksum: b.checksum})
+}
+
+// endsAgain ends reading at the first record batch of an answer if that is the one at which reading has ended before, and is still
+// as it was. It is not decompressed again to see that.
+func (p *Partition) endsAgain(b *recordBatch) bool {
+	known := p.of.unreadable[p.key]
+	if known == nil || known.bytes == 0 || known.First != p.position || known.bytes != b.size || known.checksum != b.checksum {
+		return false
+	}
+	p.wrongInside(p.position, b, known.cause)
+	return true
 }
 
 // expect prepares for a batch that could not be read when the partition was open before: it is fetched alone, and with no more than
 // is needed to see whether it still can't be.
 func (p *Partition) expect() {
-	known := p.of.unreadable[key{p.topic, p.id}]
+	known := p.of.unreadable[p.key]
 	if known == nil || known.First < p.position {
 		return
 	}
@@ -247,36 +236,19 @@ func (p *Partition) probed(e *entry, first int64) {
 	p.hunted()
 }
 
-// went acts on an answer that was decoded during a hunt. moved says that it has raised the position.
-func (p *Partition) went(received int64, moved bool) {
-	if p.hunt.within -= int(received); p.hunt.within <= 0 || !moved {
-		p.hunt = nil // what could not be decoded can be now
-	}
-}
-
-// isBeforeUnreadable returns whether a batch that could not be read is still to be fetched.
-func (p *Partition) isBeforeUnreadable() bool {
-	known := p.known()
-	return known != nil && known.First >= p.position
-}
-
 // known returns the batch that could not be read; nil if there is none. It forgets the batch when what is behind it was handed out,
 // and when the log ends before it, as that of a topic that was made anew does.
 func (p *Partition) known() *UnreadableError {
 	if len(p.of.unreadable) == 0 {
 		return nil
 	}
-	k := key{p.topic, p.id}
-	known := p.of.unreadable[k]
+	known := p.of.unreadable[p.key]
 	if known != nil && (known.First < p.handed || known.First >= p.end) {
-		delete(p.of.unreadable, k)
+		delete(p.of.unreadable, p.key)
 		return nil
 	}
 	return known
 }
-
-// forgetUnreadable forgets the batch that could not be read, because the log is not the one that had it.
-func (p *Partition) forgetUnreadable() { delete(p.of.unreadable, key{p.topic, p.id}) }
 
 // sizeTooLarge returns the size of an answer that sarama has not read because it is larger than sarama.MaxResponseSize; 0 if err
 // says something else. sarama has the size in the text alone.

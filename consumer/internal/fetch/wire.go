@@ -43,20 +43,14 @@ func readAnswer(kept *keptAnswer) (*answer, error) {
 		r.int32() // the session
 	}
 	for range r.count(6, 3) {
-		topic := string(r.text())
+		topic := string(r.take(r.length(false)))
 		parts := make([]part, r.count(38, 37))
 		for i := range parts {
 			k, p := key{topic, r.int32()}, &parts[i]
 			p.read(&r, version)
-			if r.bad {
-				break
-			}
 			a.parts[k] = p
 		}
 		r.tags()
-		if r.bad {
-			break
-		}
 	}
 	r.tags()
 	if r.bad || len(r.rest) > 0 {
@@ -129,19 +123,16 @@ func (r *reader) length(long bool) int {
 // count reads the length of an array whose elements take so many bytes at least, in a version that is not flexible and in one
 // that is.
 func (r *reader) count(fixed, flexible int) int {
-	least := fixed
+	n, least := r.length(true), fixed
 	if r.flexible {
 		least = flexible
 	}
-	n := r.length(true)
 	if n < -1 || n > len(r.rest)/least {
 		r.bad, r.rest = true, nil
 		return 0
 	}
 	return max(n, 0)
 }
-
-func (r *reader) text() []byte { return r.take(r.length(false)) }
 
 // block reads bytes that may be null.
 func (r *reader) block() []byte {
@@ -157,11 +148,8 @@ func (r *reader) tags() {
 	if !r.flexible {
 		return
 	}
-	for range r.uvarint() {
+	for n := r.uvarint(); n > 0 && !r.bad; n-- {
 		r.uvarint()
 		r.take(r.uvarint())
-		if r.bad {
-			return
-		}
 	}
 }
