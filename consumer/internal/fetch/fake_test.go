@@ -84,6 +84,8 @@ type fakeCluster struct {
 	starving  bool           // a quota allows no messages: answers have no partition
 	garbage   bool           // answers can't be decoded
 	racks     bool           // leaders name followers only to requests with a rack
+	lifetime  time.Duration  // of a session with SASL; 0 for no end
+	logins    int            // with SASL
 	known     map[key]fakeLeader
 	served    sync.WaitGroup
 }
@@ -249,6 +251,9 @@ func (c *fakeCluster) serve(conn *serverConn, id int32) {
 
 // handle answers a request, unless the broker is silent.
 func (c *fakeCluster) handle(conn *serverConn, id int32, b []byte) error {
+	if done, err := c.login(conn, b); done {
+		return err
+	}
 	handshake := binary.BigEndian.Uint16(b) == 18
 	var req fakeRequest
 	c.mu.Lock()
