@@ -131,7 +131,7 @@ func (u *unpacker) readAll(r io.Reader, memory []byte) ([]byte, error) {
 // be but the compressed bytes, which may be hostile. zstd has several errors for memory that is too small, but all for a block that does
 // not fit behind what it has decoded.
 func (u *unpacker) grow(memory []byte, decode func(to []byte) ([]byte, error)) ([]byte, error) {
-	for size := min(max(cap(memory), minScratch), u.limit); ; {
+	for size := min(max(cap(memory)-zstdBlock, minScratch), u.limit); ; {
 		memory = slices.Grow(memory[:0], size+zstdBlock)
 		out, err := decode(memory[: 0 : size+zstdBlock])
 		small := len(out) > size || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, xerial.ErrDstTooSmall)

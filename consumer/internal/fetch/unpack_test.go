@@ -174,6 +174,28 @@ func TestScratchIsDropped(t *testing.T) {
 	}
 }
 
+// What one batch was decompressed in is used for the next one.
+func TestScratchIsUsedAgain(t *testing.T) {
+	const rounds = 50
+	for _, codec := range codecs {
+		if codec == sarama.CompressionLZ4 { // its library has blocks of 4 MB, in a pool of its own
+			continue
+		}
+		u, b := newUnpacker(defaultMaxBatch), &recordBatch{attributes: int16(codec), records: compressed(codec, make([]byte, 16<<10))}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range rounds {
+			if _, err := u.unpack(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if took := (after.TotalAlloc - before.TotalAlloc) / rounds; took > 1<<20 {
+			t.Errorf("%v: %d KB for a batch of 16 KB", codec, took>>10)
+		}
+	}
+}
+
 // Hidden batches are not decompressed: what is wrong with them keeps nobody from reading.
 func TestHiddenBatchesAreNotDecompressed(t *testing.T) {
 	inBubble(t, committed, func(t *testing.T, k *fakeCluster, x *Fetcher) {
