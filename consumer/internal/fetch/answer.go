@@ -81,13 +81,13 @@ func (e *entry) parse(a *answer, s *settings) result {
 	if e.check != nil && r.compare(e, p) {
 		return r
 	}
-	if r.err == nil {
-		r.err = r.read(e, p, s)
-	}
-	if e.probes && (r.err == nil || r.err == sarama.ErrOffsetOutOfRange) { //nolint:errorlint // a bare code
+	switch {
+	case e.probes && (r.err == nil || r.err == sarama.ErrOffsetOutOfRange): //nolint:errorlint // a bare code
 		if r.err, r.first = nil, e.ask; len(p.batches) > 0 {
 			r.first = p.batches[0].first
 		}
+	case r.err == nil:
+		r.err = r.read(e, p, s)
 	}
 	return r
 }

@@ -52,13 +52,12 @@ func (b *recordBatch) codec() sarama.CompressionCodec {
 
 // spoiltError says that a record batch can't be read, but not which: the texts of two equal batches are equal.
 type spoiltError struct {
-	err  error
+	error
 	size int   // bytes of the batch
 	next int64 // the offset behind the batch; 0 if its header can't be relied on
 }
 
-func (e *spoiltError) Error() string { return e.err.Error() }
-func (e *spoiltError) Unwrap() error { return e.err }
+func (e *spoiltError) Unwrap() error { return e.error }
 
 // spoilt returns the error of a batch that is not as it should be.
 func (b *recordBatch) spoilt(format string, args ...any) error {
@@ -67,7 +66,7 @@ func (b *recordBatch) spoilt(format string, args ...any) error {
 
 // because returns the error of a batch that can't be read because of err. split sets records when it has found the checksum right.
 func (b *recordBatch) because(err error) error {
-	e := &spoiltError{err: err, size: b.size}
+	e := &spoiltError{error: err, size: b.size}
 	if b.records != nil {
 		e.next = b.last + 1
 	}
@@ -147,11 +146,9 @@ func timeOf(timestamp int64) time.Time {
 // unpacked is what is left of a record batch that is being handed out.
 type unpacked struct {
 	recordBatch
-	raw  []byte // its records, decompressed; nil when nothing is left
-	pos  int    // where in raw the next record begins
-	left int32  // the number of records from there on
-
-	by *unpacker // bounds the headers of a record
+	raw  []byte    // the records, decompressed; nil when nothing is left
+	left int32     // the number of the records
+	by   *unpacker // bounds the headers of a record
 }
 
 // open decompresses b, and prepares for its first record.
@@ -172,7 +169,7 @@ func (u *unpacker) open(b recordBatch) (rest unpacked, err error) {
 // makeRoom gives out room for the records that are left, and for so many that wait behind them, as far as limit allows.
 func (u *unpacked) makeRoom(out *Batch, limit, waiting int) {
 	if out.Messages == nil {
-		each := messageOverhead + (len(u.raw)-u.pos)/max(int(u.left), 1)
+		each := messageOverhead + len(u.raw)/max(int(u.left), 1)
 		out.Messages = make([]sarama.ConsumerMessage, 0, min(int(u.left)+waiting, limit/each+1))
 	}
 }
@@ -181,7 +178,7 @@ func (u *unpacked) makeRoom(out *Batch, limit, waiting int) {
 // leaves out an offset that does not grow, because the readers of the messages rely on their order. Keys, values and headers are
 // parts of raw. Their capacity ends with them: a handler that appends to one of them gets a copy.
 func (u *unpacked) decode(out *Batch, p *Partition, limit int) error {
-	messages, raw, pos := out.Messages, u.raw, u.pos
+	messages, raw, pos := out.Messages, u.raw, 0
 	none, appended := []*sarama.RecordHeader{}, u.is(logAppendTime)
 	stamp := timeOf(u.maxTime)
 	for ; u.left > 0 && len(messages) < cap(messages) && out.size < limit; u.left-- {
@@ -205,9 +202,7 @@ func (u *unpacked) decode(out *Batch, p *Partition, limit int) error {
 		}
 		list := none
 		if headers > 0 {
-			if list, i = readHeaders(rec, i, int(headers)); list == nil {
-				return u.ends(out, messages)
-			}
+			list, i = readHeaders(rec, i, int(headers))
 		}
 		if i != end {
 			return u.ends(out, messages)
@@ -233,14 +228,14 @@ func (u *unpacked) decode(out *Batch, p *Partition, limit int) error {
 		}
 		out.size += messageOverhead + int(length) + headerOverhead*int(headers)
 	}
-	out.Messages, u.pos = messages, pos
-	if u.left > 0 {
-		return nil
-	}
-	if pos != len(raw) {
+	switch out.Messages = messages; {
+	case u.left > 0:
+		u.raw = raw[pos:]
+	case pos != len(raw):
 		return u.ends(out, messages)
+	default:
+		u.raw = nil
 	}
-	u.raw = nil
 	return nil
 }
 
@@ -281,16 +276,13 @@ func span(b []byte, pos int) (s []byte, next int) {
 	return b[pos:next:next], next
 }
 
-// readHeaders reads n headers at pos; nil if they are not there. A header has two bytes at least.
+// readHeaders reads n headers at pos, and returns the position behind them. That is behind the end of b if b does not have them.
 func readHeaders(b []byte, pos, n int) (list []*sarama.RecordHeader, next int) {
-	all, out := make([]sarama.RecordHeader, n), make([]*sarama.RecordHeader, n)
+	all, list := make([]sarama.RecordHeader, n), make([]*sarama.RecordHeader, n)
 	for i := range all {
 		all[i].Key, pos = span(b, pos)
 		all[i].Value, pos = span(b, pos)
-		out[i] = &all[i]
+		list[i] = &all[i]
 	}
-	if pos > len(b) {
-		return nil, pos
-	}
-	return out, pos
+	return list, pos
 }
