@@ -30,7 +30,7 @@ type result struct {
 
 // stretch is a part of the log that waits to be handed out: a record batch as it came, and offsets without messages behind it.
 type stretch struct {
-	recordBatch // its records have memory of their own, which no other batch shares; nil for no messages
+	recordBatch // its records are nil for no messages
 
 	next            int64 // the position after it
 	leaderEpoch     int32 // the leader epoch of the last record batch before next
@@ -92,7 +92,7 @@ func (e *entry) parse(a *answer, s *settings) result {
 	return r
 }
 
-// read finds the record batches that the isolation level does not hide, and copies them.
+// read finds the record batches that the isolation level does not hide.
 func (r *result) read(e *entry, p *part, s *settings) error {
 	hidden := hiding(p, s)
 	for i := range p.batches {
@@ -127,7 +127,6 @@ func (r *result) add(b *recordBatch, hidden bool) {
 	s := stretch{next: r.next, leaderEpoch: b.epoch, leaderEpochFrom: b.first, bytes: stretchOverhead}
 	if !hidden {
 		s.recordBatch, s.bytes = *b, len(b.records)+stretchOverhead
-		s.records = append([]byte(nil), b.records...)
 	}
 	r.got = append(r.got, s)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 
 	"github.com/IBM/sarama"
 )
@@ -80,7 +81,7 @@ func (p *part) splitOld(raw []byte) (size int, err error) {
 		run.last, run.maxTime, size = m.offset, m.timestamp, size+m.size
 		run.count++
 		if m.isCompressed() { // its offset is that of the last message in it
-			run.first, run.attributes, run.records = 0, m.attributes, m.value
+			run.first, run.attributes, run.records = 0, m.attributes, slices.Clone(m.value)
 			break
 		}
 		run.records = run.addOld(run.records, &m)

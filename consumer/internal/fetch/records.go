@@ -40,7 +40,7 @@ type recordBatch struct {
 	checksum           uint32
 	partial            bool   // the records did not come as a whole
 	old                bool   // messages of a format before record batches, in place of a batch; of a compressed one first is 0
-	records            []byte // nil if partial
+	records            []byte // in memory of their own, which no other batch shares; nil if partial
 	size               int    // bytes of the whole batch
 }
 
@@ -112,7 +112,7 @@ func (p *part) split() error {
 		if b.first < 0 || b.last < b.first || b.first > maxOffset || b.count < 0 || b.count > 0 && b.size == batchHeader {
 			return b.spoilt("%d records, offsets %d to %d", b.count, b.first, b.last)
 		}
-		b.records = raw[batchHeader:b.size:b.size]
+		b.records = append([]byte(nil), raw[batchHeader:b.size]...) // here, while the cache has the bytes
 		p.batches = append(p.batches, b)
 		raw = raw[b.size:]
 	}
