@@ -112,7 +112,7 @@ func (p *Partition) spoilt(e *entry, err error) {
 	switch {
 	case e.check != nil: // there is nothing to compare
 		p.check = nil
-	case bad.next > p.position && !e.probes && !e.follower: // the header says what is behind the batch: a search could take an equal one for it
+	case bad.next > p.position && !e.probes && !e.follower: // the header says what is behind: a search could take an equal batch for it
 		p.giveUp(&UnreadableError{First: p.position, Next: bad.next, cause: err})
 	default:
 		p.cantRead(e, err, bad.size, 0, true)
