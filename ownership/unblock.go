@@ -31,10 +31,10 @@ type Block struct {
 	Since      *time.Time `json:"since,omitempty"`    // when it was created, by the servers' clock
 	Children   int32      `json:"children,omitempty"` // a znode with children can't be deleted
 
-	epochs, epoch string // the paths of all epochs, and of the partition's
-	version       int32  // the znode's
-	hasEpoch      bool
-	epochVersion  int32 // as read before the znode was
+	version      int32  // the znode's
+	epoch        string // the path of the partition's epoch or, if there are no epochs at all, of the znode above them
+	hasEpoch     bool
+	epochVersion int32 // as read before the znode was
 }
 
 // FindBlock reads, after a Sync, what stands in the place of the claim of a partition. It writes nothing. The epoch is read first: whoever
@@ -47,14 +47,14 @@ func FindBlock(ctx context.Context, inc *session.Incarnation, group string, p ki
 	if err := paths.Check(p); err != nil {
 		return nil, operr.New(pkg, "find claim", "", err)
 	}
-	b := &Block{Path: paths.Owner(p), epochs: paths.Epochs, epoch: paths.Epoch(p)}
-	if err := b.find(ctx, inc); err != nil {
+	b := &Block{Path: paths.Owner(p), epoch: paths.Epoch(p)}
+	if err := b.find(ctx, inc, paths.Epochs); err != nil {
 		return nil, operr.New(pkg, "find claim", p.String(), err)
 	}
 	return b, nil
 }
 
-func (b *Block) find(ctx context.Context, inc *session.Incarnation) error {
+func (b *Block) find(ctx context.Context, inc *session.Incarnation, epochs string) error {
 	if err := inc.Sync(ctx, b.Path); err != nil {
 		return err
 	}
@@ -63,6 +63,14 @@ func (b *Block) find(ctx context.Context, inc *session.Incarnation) error {
 		return err
 	}
 	b.hasEpoch, b.epochVersion = exists, stat.Version
+	if !exists {
+		if exists, _, err = inc.Exists(ctx, epochs); err != nil {
+			return err
+		}
+		if !exists {
+			b.epoch = epochs
+		}
+	}
 	data, stat, err := inc.Get(ctx, b.Path)
 	if errors.Is(err, session.ErrNoNode) {
 		return nil
@@ -80,9 +88,10 @@ func (b *Block) find(ctx context.Context, inc *session.Incarnation) error {
 	return nil
 }
 
-// Delete deletes the znode if it is persistent, and nobody has claimed the partition since the Block was found: the delete travels with a
-// check of the epoch's version, or with the creation of the epoch if there was none. A claim writes the epoch in the same transaction, so a
-// living claim is never deleted, however late the request arrives.
+// Delete deletes the znode if it is persistent, and nobody has claimed the partition since the Block was found. A claim writes the epoch in
+// its transaction, and epochs stay. So the delete travels with a check of the epoch's version. If there was no epoch, it travels with the
+// creation and the deletion of one, which the servers refuse if there is one by then. So a living claim is never deleted, however late the
+// request arrives. No znode of the caller's is left: members might not be allowed to write it.
 //
 // Errors are ErrNotPersistent, ErrClaimed, session.ErrNotEmpty for a znode with children, and the session's. If the outcome is unknown
 // (session.ErrUncertain), the znode may be deleted later; find out by FindBlock.
@@ -90,14 +99,11 @@ func (b *Block) Delete(ctx context.Context, inc *session.Incarnation) error {
 	if !b.Exists || !b.Persistent {
 		return operr.New(pkg, "delete", b.Path, ErrNotPersistent)
 	}
-	guard := session.CheckOp(b.epoch, b.epochVersion)
+	ops := []session.Op{session.CheckOp(b.epoch, b.epochVersion)}
 	if !b.hasEpoch {
-		if err := inc.EnsurePath(ctx, b.epochs); err != nil {
-			return operr.New(pkg, "delete", b.Path, err)
-		}
-		guard = session.CreateOp(b.epoch, nil, session.Persistent)
+		ops = []session.Op{session.CreateOp(b.epoch, nil, session.Persistent), session.DeleteOp(b.epoch, 0)}
 	}
-	_, err := inc.Multi(ctx, guard, session.DeleteOp(b.Path, b.version))
+	_, err := inc.Multi(ctx, append(ops, session.DeleteOp(b.Path, b.version))...)
 	switch {
 	case err == nil:
 		return nil
