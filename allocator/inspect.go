@@ -19,7 +19,8 @@ import (
 // Inspect describes a group by its znodes, for a program that is no member: the members with their records, the partitions of the
 // set with their zones, and what the members disagree about. All partitions are Free, because Inspect does not read claims;
 // package ownership's Inspect does. It assumes that Options.PythonFunc of the members is "roundrobin/1", as in the zero
-// [Options].
+// [Options]. Inspect computes from what it has read which member each partition is planned for, as the members do, if the group's
+// function is one of package allocfn. A custom function is not known here: then Planned is empty.
 //
 // Inspect reads after a Sync, creates nothing and watches nothing. It needs the session to run, and blocks until everything is
 // read or ctx ends; 16 members are read at a time. Changes meanwhile may be in the description or not. Errors are [ErrNoGroup],
@@ -72,12 +73,18 @@ func inspectIn(ctx context.Context, inc *session.Incarnation, group string) (*st
 	}
 	g := status.New(group, status.SourceZooKeeper, time.Now().UTC())
 	in := readInputs(members, items, defaultPythonFunc, &inputs{})
-	m := newMapping(allocfn.Input{Zones: zoned}, "", nil)
+	m := planOf(in, zoned)
 	g.Members = describeMembers(in, m)
 	if err := readInfos(ctx, inc, paths.records, members, g.Members); err != nil {
 		return nil, err
 	}
-	g.Partitions = describePartitions(in, m, "", "")
+	g.Partitions = describePartitions(in, newMapping(allocfn.Input{Zones: zoned}, "", nil), "", "")
+	for i := range g.Partitions {
+		p := &g.Partitions[i]
+		if k, ok := m.index(kiel.Partition{Topic: p.Topic, ID: p.Partition}); ok {
+			p.Planned = status.Shown(m.members[m.owner[k]])
+		}
+	}
 	g.Disagreements = disagreements(in)
 	if setErr != nil && !errors.Is(setErr, session.ErrNoNode) {
 		g.Disagreements = append(g.Disagreements, unreadableSet(setErr))
@@ -86,6 +93,23 @@ func inspectIn(ctx context.Context, inc *session.Incarnation, group string) (*st
 		g.Disagreements = append(g.Disagreements, unreadableZones(zonesErr))
 	}
 	return g, nil
+}
+
+// planOf returns the mapping that members compute from these inputs. It has no partitions if they run a function that is not of package
+// allocfn, or have none in common.
+func planOf(in *inputs, zoned map[kiel.Partition]string) *mapping {
+	if len(in.read) > 0 {
+		input := in.allocation(zoned)
+		fn, err := chooseFunc(in.read, []allocfn.Func{
+			allocfn.Balanced(), allocfn.TopicBalanced(), allocfn.CoPartitioned(), allocfn.Ordinal(), allocfn.Rendezvous(), allocfn.Range(), allocfn.RoundRobin(),
+		})
+		if err == nil {
+			if owner, err := allocfn.Call(fn, input); err == nil {
+				return newMapping(input, fn.ID(), owner)
+			}
+		}
+	}
+	return newMapping(allocfn.Input{}, "", nil)
 }
 
 // checkExists returns ErrNoGroup unless the group's znode exists.

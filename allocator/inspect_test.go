@@ -73,10 +73,11 @@ func TestInspect(t *testing.T) {
 		equal(w, g.Members, []status.Member{{
 			Name: "a", Since: &start, Session: fmt.Sprintf("0x%x", a.session.Stats().SessionID), Zone: "z",
 			Host: hostname(), PID: os.Getpid(),
-			Functions: []string{"range/1"}, Topics: []string{"^v.*", "t"},
+			Functions: []string{"range/1"}, Topics: []string{"^v.*", "t"}, Planned: 3,
 		}})
 		equal(w, g.Partitions, []status.Partition{
-			{Topic: "t", State: status.Free}, {Topic: "t", Partition: 9, State: status.Free, Zone: "z"}, {Topic: "t", Partition: 10, State: status.Free},
+			{Topic: "t", State: status.Free, Planned: "a"}, {Topic: "t", Partition: 9, State: status.Free, Planned: "a", Zone: "z"},
+			{Topic: "t", Partition: 10, State: status.Free, Planned: "a"},
 		})
 		if g.Source != status.SourceZooKeeper || g.Self != nil || g.Mapping != nil || len(g.Disagreements)+len(g.Changes)+len(g.Troubles) != 0 {
 			w.Errorf("%+v", g)

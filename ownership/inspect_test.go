@@ -87,7 +87,7 @@ func TestInspect(t *testing.T) {
 		for item := range strings.FieldsSeq(b.owned()) {
 			p := partition(t, g, item)
 			if p.State != status.Owned || p.Owner != "b" || p.Token != b.token(item) || p.Previous != "a" || p.Reason.String() != "member-joined b" ||
-				p.Since.Sub(since).Abs() > 10*time.Millisecond || p.Planned != "" {
+				p.Since.Sub(since).Abs() > 10*time.Millisecond || p.Planned != "b" {
 				t.Errorf("%+v", p)
 			}
 		}

@@ -133,7 +133,7 @@ type Member struct {
 	Cluster    string   `json:"cluster,omitempty"`   // the id of the Kafka cluster that it consumes; "" if its record names none
 	Functions  []string `json:"functions,omitempty"` // the ids of its functions, the preferred first; none for a member without a record, such as a Python one
 	Topics     []string `json:"topics,omitempty"`    // the topics that it asks for; an empty list asks for all
-	Planned    int      `json:"planned"`             // how many partitions the mapping assigns to it; 0 from SourceZooKeeper
+	Planned    int      `json:"planned"`             // how many partitions the mapping assigns to it; from SourceZooKeeper as for Partition.Planned
 	Owned      int      `json:"owned"`               // how many partitions it owns, as far as the source knows
 }
 
@@ -159,7 +159,8 @@ type Partition struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	State     State  `json:"state"`
-	// Planned is the member to which the mapping assigns it, "" from SourceZooKeeper and for topics that no member asks for.
+	// Planned is the member to which the mapping assigns it, "" for topics that no member asks for. From SourceZooKeeper it is what the group's
+	// function gives for what was read, "" if that function is not of package allocfn.
 	Planned string `json:"planned,omitempty"`
 	// Owner is the member that holds the claim; a member knows only its own claims.
 	Owner    string     `json:"owner,omitempty"`
