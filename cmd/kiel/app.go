@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,9 @@ const maxClaims = 10_000
 type app struct {
 	context.Context //nolint:containedctx // the value is the process's lifetime, bound by the CLI library to Run methods
 	sourceFlags
-	out printer
-	err io.Writer
+	given []string // the flags of the command line that lead to the sources, for commands that somebody copies
+	out   printer
+	err   io.Writer
 }
 
 // open connects. close must be called.
@@ -39,7 +41,7 @@ func (a *app) open() (in *inspect.Inspector, closeIt func(), err error) {
 	logger := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
 	from := inspect.Sources{
 		Servers: servers, Session: session.Options{Chroot: root, Logger: logger}, Wait: a.Wait, Config: connect.KafkaConfig("kiel"),
-		Members: !a.NoMembers, Local: a.LocalMembers,
+		Members: !a.NoMembers, Local: a.LocalMembers, Flags: a.given,
 	}
 	if !a.NoKafka {
 		from.Brokers = a.Kafka
@@ -70,7 +72,7 @@ func (a *app) look(group string, opts inspect.Options) (*inspect.Report, error) 
 // needs returns an error unless ZooKeeper has shown the group.
 func needs(r *inspect.Report) error {
 	for _, f := range r.Findings {
-		if f.Kind == inspect.NoGroup || f.Kind == inspect.ZooKeeperUnreachable {
+		if slices.Contains([]inspect.Kind{inspect.NoGroup, inspect.ZooKeeperUnreachable, inspect.ZooKeeperRefused}, f.Kind) {
 			return errors.New(f.Text + " (kiel doctor says more)")
 		}
 	}

@@ -75,10 +75,7 @@ func (p printer) partitions(r *inspect.Report, topics []string) {
 		if len(topics) > 0 && !slices.Contains(topics, one.Topic) {
 			continue
 		}
-		owner, at := one.Owner, "-"
-		if one.State != status.Owned {
-			owner = "(" + string(one.State) + ")"
-		}
+		owner, at := owned(one), "-"
 		if one.Since != nil {
 			at = clock(*one.Since, r.At)
 		}
@@ -98,6 +95,20 @@ func (p printer) partitions(r *inspect.Report, topics []string) {
 		})
 	}
 	p.table(table.Row{"PARTITION", "OWNER", "SINCE", "COMMITTED", "END", "WAIT", "BEHIND", "BEFORE", "BECAUSE"}, rows)
+}
+
+// owned returns who owns a partition, and for whom it is planned if that is another.
+func owned(p inspect.Partition) string {
+	switch {
+	case p.State != status.Owned && p.Planned != "":
+		return "(" + string(p.State) + ", for " + p.Planned + ")"
+	case p.State != status.Owned:
+		return "(" + string(p.State) + ")"
+	case p.Planned != "" && p.Planned != p.Owner:
+		return p.Owner + " -> " + p.Planned
+	default:
+		return p.Owner
+	}
 }
 
 // number returns a number, "-" if it is not known.

@@ -48,12 +48,21 @@ func (p printer) doctor(r *inspect.Report) {
 func verdict(r *inspect.Report) string {
 	switch n := problems(r); n {
 	case 0:
+		if !complete(r) {
+			return "no problem found, not all could be seen"
+		}
 		return "all well"
 	case 1:
 		return "1 problem"
 	default:
 		return fmt.Sprintf("%d problems", n)
 	}
+}
+
+// complete returns whether all sources have shown all that was asked.
+func complete(r *inspect.Report) bool {
+	return r.ZooKeeper.State == inspect.OK && r.Kafka.State == inspect.OK && r.Claims && len(r.ZooKeeper.Missed)+len(r.Kafka.Missed) == 0 &&
+		!slices.ContainsFunc(r.Findings, func(f inspect.Finding) bool { return f.Kind == inspect.ProgressUnknown })
 }
 
 // sources returns which sources have answered.
@@ -98,6 +107,9 @@ func (p printer) finding(f inspect.Finding, r *inspect.Report, width int) {
 		mark = p.paint("i", text.FgCyan)
 	}
 	say := f.Text + since(f.Since, r.At)
+	if f.Since == nil && f.Severity == inspect.Problem && f.Kind != inspect.NoGroup {
+		say += ", since when is not known"
+	}
 	switch {
 	case f.Waiting == 1:
 		say += ", 1 waits"

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -40,13 +42,9 @@ func (c *groupsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	list := groupList{Version: inspect.Version, Groups: []groupLine{}}
-	for _, name := range names {
-		report, err := in.Look(a, name, inspect.Options{MaxClaims: maxClaims})
-		if err != nil {
-			return err
-		}
-		list.Groups = append(list.Groups, lineOf(report))
+	list := groupList{Version: inspect.Version}
+	if list.Groups, err = a.lines(in, names); err != nil {
+		return err
 	}
 	if a.Output == "json" {
 		return a.out.json(list)
@@ -65,6 +63,27 @@ func (c *groupsCmd) Run(a *app) error {
 	}
 	a.out.table(table.Row{"GROUP", "MEMBERS", "OWNED", "BEHIND", "PROBLEMS"}, rows)
 	return nil
+}
+
+// looks is how many groups are looked at at the same time.
+const looks = 8
+
+// lines looks at groups.
+func (a *app) lines(in *inspect.Inspector, names []string) ([]groupLine, error) {
+	lines, errs := make([]groupLine, len(names)), make([]error, len(names))
+	var all sync.WaitGroup
+	for first := range min(looks, len(names)) {
+		all.Go(func() {
+			for i := first; i < len(names); i += looks {
+				var report *inspect.Report
+				if report, errs[i] = in.Look(a, names[i], inspect.Options{MaxClaims: maxClaims}); errs[i] == nil {
+					lines[i] = lineOf(report)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return lines, errors.Join(errs...)
 }
 
 // lineOf returns a report as a line.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "kiel: %s\nTry 'kiel --help'.\n", clean(err.Error()))
 		return exitUsage
 	}
-	err = kctx.Run(&app{Context: ctx, sourceFlags: flags.sourceFlags, out: newPrinter(out), err: errOut})
+	err = kctx.Run(&app{Context: ctx, sourceFlags: flags.sourceFlags, given: given(kctx), out: newPrinter(out), err: errOut})
 	usage, isUsage := errors.AsType[*connect.UsageError](err)
 	switch {
 	case err == nil:
@@ -75,6 +76,30 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "kiel:", oneLine(err))
 	}
 	return exitFailed
+}
+
+// given returns the flags of the command line that say where and how to look. Those of the environment and the defaults need no repeating,
+// and no flag holds a secret.
+func given(ctx *kong.Context) (flags []string) {
+	for _, path := range ctx.Path {
+		f := path.Flag
+		if f == nil || path.Resolved || !slices.Contains(ctx.Model.Flags, f) || slices.Contains(flags, "--"+f.Name) {
+			continue
+		}
+		switch f.Name {
+		case "output", "verbose", "version", "help":
+			continue
+		}
+		switch value := f.Target.Interface().(type) {
+		case bool:
+			flags = append(flags, "--"+f.Name)
+		case []string:
+			flags = append(flags, "--"+f.Name, strings.Join(value, ","))
+		default:
+			flags = append(flags, "--"+f.Name, fmt.Sprint(value))
+		}
+	}
+	return flags
 }
 
 // oneLine returns the text of an error, which may be several that were joined.

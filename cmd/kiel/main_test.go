@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -23,7 +20,6 @@ import (
 	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/consumer/inspect"
-	"github.com/kielgo/kiel/health"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -162,10 +158,11 @@ func TestCommands(t *testing.T) {
 	w.produce()
 	w.watches()
 	w.until("4/4", "groups").wants(t, exitOK, "demo   1")
-	w.until("committed 1 of 1", "why", "demo", "orders:2").wants(t, exitOK, "owner c1 since", "because topic-added orders")
+	w.until("committed 1 of 1", "why", "demo", "orders:2").wants(t, exitOK, "owner c1 since", "because topic-added orders", "planned for c1")
 	w.kiel("describe", "demo").wants(t, exitOK, "demo at", "all well", "c1", "orders:3", "balanced/1")
 	w.kiel("describe", "demo", "--section", "members").wants(t, exitOK, "c1")
 	w.kiel("describe", "demo", "--topic", "payments").wants(t, exitOK, "PARTITION", "1 problem")
+	w.countsOfTopics()
 	w.kiel("doctor", "demo", "--window", "1s").wants(t, exitOK, "demo at", "all well", "ZooKeeper 1/1, Kafka ok")
 	w.kiel("why", "demo", "orders:9").wants(t, exitFailed, "not in the group's set")
 	w.kiel("offsets", "reset", "demo", "--topic", "orders", "--to", "start", "--yes").wants(t, exitFailed, "refused", "members c1 run")
@@ -179,12 +176,23 @@ func TestCommands(t *testing.T) {
 	if err := w.zk.Create("/kiel/groups/demo/owners/orders:2", []byte(`{"owner":"c1"}`)); err != nil {
 		t.Fatal(err)
 	}
-	w.kiel("doctor", "demo", "--window", "1s").wants(t, exitFailed, "! orders:2", "kiel release demo orders:2", "#kielpersistentclaim", "1 waits")
+	w.kiel("doctor", "demo", "--window", "1s").wants(t, exitFailed, "! orders:2", "run: kiel release demo orders:2 --zookeeper "+w.hosts+" --kafka ", "#kielpersistentclaim", "1 waits")
 	w.kiel("release", "demo", "orders:2").wants(t, exitOK, "would delete", "--yes")
 	w.kiel("release", "demo", "orders:2", "--yes").wants(t, exitOK, "deleted /kiel/groups/demo/owners/orders:2")
 	w.kiel("release", "demo", "orders:2").wants(t, exitFailed, "nothing is in the place")
 	w.kiel("remove-topic", "demo", "orders").wants(t, exitOK, "would remove 4 partitions", "--yes")
 	w.kiel("remove-topic", "demo", "orders", "--yes").wants(t, exitOK, "removed orders")
+}
+
+// countsOfTopics checks that describe shows the partitions of the topics that are named, and of no others.
+func (w *world) countsOfTopics() {
+	w.t.Helper()
+	for args, want := range map[string]int{"": 4, "--topic=orders": 4, "--topic=payments": 0, "--topic=orders,payments": 4} {
+		r := w.kiel(append([]string{"describe", "demo", "--section", "partitions"}, strings.Fields(args)...)...)
+		if n := strings.Count(r.out, "\norders:"); n != want || r.code != exitOK {
+			w.t.Errorf("%s: %d partitions, want %d: %+v", args, n, want, r)
+		}
+	}
 }
 
 // watches checks that watch ends without an error when it is told to stop.
@@ -194,50 +202,6 @@ func (w *world) watches() {
 	defer cancel()
 	r := command(ctx, append([]string{"watch", "demo", "--every", "10ms"}, w.flags...)...)
 	r.wants(w.t, exitOK, "watching")
-}
-
-// Members are asked at the addresses that they give, and say what their handlers do; loopback addresses need a flag.
-func TestMembersAnswer(t *testing.T) {
-	w := newWorld(t)
-	var source atomic.Pointer[consumer.Group]
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { health.Handler(source.Load()).ServeHTTP(rw, r) }))
-	defer server.Close()
-	config := connect.KafkaConfig("test")
-	g, err := consumer.NewGroup([]string{w.hosts}, w.kafka.ListenAddrs(), "demo", consumer.Options{
-		Name: "c1", Config: config, From: consumer.Earliest, ReopenPartition: true, StatusAddr: server.URL, Session: session.Options{Timeout: 6 * time.Second},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	source.Store(g)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- g.Run(ctx, []string{"orders"}, func(_ context.Context, p *consumer.Partition) error {
-			for range p.Messages() {
-				return errors.New("poison")
-			}
-			return nil
-		})
-	}()
-	w.produce()
-	r := w.until("handler-failing", "doctor", "demo", "--window", "100ms", "--local-members", "-o", "json")
-	var report inspect.Report
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil || len(report.Answers) != 1 || report.Answers[0].State != inspect.OK {
-		t.Errorf("%v: %s", err, r.out)
-	}
-	for _, f := range report.Findings {
-		if f.Kind == inspect.HandlerFailing && (f.Member != "c1" || f.Since == nil || f.Do == "" || !strings.HasPrefix(f.Objects[0], "orders:") || !strings.Contains(f.Text, "poison")) {
-			t.Errorf("%+v", f)
-		}
-	}
-	w.kiel("doctor", "demo", "--window", "100ms", "--local-members").wants(t, exitFailed, "1 of 1 members answered", "poison", "#kielhandlerfailing")
-	w.kiel("doctor", "demo", "--window", "100ms").wants(t, exitOK, "0 of 1 members answered", "c1 did not answer")
-	cancel()
-	<-done
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // The JSON is alone on standard output, says its version, and shows what texts show.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/cmd/internal/connect"
@@ -62,7 +64,13 @@ func (p printer) why(w *whyAnswer, r *inspect.Report) {
 	if one.Reason != nil {
 		first += ", because " + one.Reason.String()
 	}
+	if one.Planned != "" {
+		first += "; planned for " + one.Planned
+	}
 	p.line("%s", first)
+	if one.WaitsFor != "" {
+		p.line("%s says that it waits for %s", cmp.Or(one.Owner, one.Planned), one.WaitsFor)
+	}
 	if o := one.Kafka; o != nil {
 		second := fmt.Sprintf("committed %s of %s, %s behind", number(o.Committed), number(o.End), number(o.Waiting))
 		if o.Oldest != nil {
@@ -82,6 +90,9 @@ func (p printer) why(w *whyAnswer, r *inspect.Report) {
 		p.line("offsets are not known: Kafka %s", r.Kafka.State)
 	}
 	for _, f := range w.Findings {
+		if strings.HasPrefix(f.Command, "kiel why ") {
+			f.Command = "" // this one
+		}
 		p.finding(f, r, len(about(f)))
 	}
 }

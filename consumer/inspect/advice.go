@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -48,13 +49,16 @@ func (l *look) findDisagreements() {
 		}
 		switch d.Kind {
 		case status.TopicNobodyAsks:
-			f.Waiting, f.Since = l.sum(func(p Partition) bool { return slices.Contains(d.Names, p.Topic) })
+			var oldest *time.Time
+			f.Waiting, oldest = l.sum(func(p Partition) bool { return slices.Contains(d.Names, p.Topic) })
+			f.Since = cmp.Or(l.began(nil, "topics"), oldest)
 			if len(d.Names) > 0 {
 				f.Command = l.command("remove-topic", d.Names[0])
 			}
 		case status.NoCommonFunction:
 			f.Waiting, _ = l.sum(func(p Partition) bool { return p.State == status.Free })
-			f.Since = l.joined(d.Names)
+			f.Since = cmp.Or(l.began(nil, "allocation"), l.joined(d.Names))
+			f.Command = l.command("describe", "--section", "members")
 		case status.PersistentMember, status.UnreadableRecord, status.OtherCluster:
 			f.Since = l.joined(d.Names)
 		default:
@@ -62,6 +66,14 @@ func (l *look) findDisagreements() {
 		l.add(f, d.Names...)
 		l.report.Findings[len(l.report.Findings)-1].More += d.More
 	}
+}
+
+// orphaned returns since when the owner of a claim is no member: since it was missed or, if it has joined again in another session, since then.
+func (l *look) orphaned(p Partition) *time.Time {
+	if at := l.joined([]string{p.Owner}); at != nil {
+		return at
+	}
+	return l.missedSince(p.Owner)
 }
 
 // joined returns when the first of these members joined.
@@ -87,6 +99,7 @@ func (l *look) findClaims(d status.Disagreement, f Finding) {
 	}
 	for i, p := range found[:min(len(found), maxClaimFindings)] {
 		one, name := f, id(p).String()
+		l.told[id(p)] = true
 		one.Since, one.Command = p.Since, l.command("release", name)
 		switch {
 		case d.Kind == status.PersistentClaim:
@@ -94,6 +107,7 @@ func (l *look) findClaims(d status.Disagreement, f Finding) {
 		case d.Kind == status.UnreadableClaim:
 			one.Text = "a znode that is no member's is in the claim's place, so nobody can own the partition"
 		case l.same(p):
+			one.Since = l.orphaned(p)
 			one.Text = fmt.Sprintf("its owner %q is no member (any more): members that leave finish their work so, for RebalanceTimeout at most", p.Owner)
 			one.Do = "if it lasts longer, " + f.Do
 		default:
@@ -108,84 +122,4 @@ func (l *look) findClaims(d status.Disagreement, f Finding) {
 			l.report.Findings[len(l.report.Findings)-1].More = len(found) - i - 1
 		}
 	}
-}
-
-// addPartitions adds a finding about partitions that have the same fault with the same member.
-func (l *look) addPartitions(key byMember, ps []Partition) {
-	f := Finding{Kind: key.kind, Member: key.member, Waiting: -1}
-	for _, p := range ps {
-		if p.Kafka == nil {
-			continue
-		}
-		if p.Kafka.Waiting >= 0 {
-			f.Waiting = max(f.Waiting, 0) + p.Kafka.Waiting
-		}
-		if at := since(p); at != nil && (f.Since == nil || at.Before(*f.Since)) {
-			f.Since = at
-		}
-	}
-	switch key.kind {
-	case StandsStill:
-		f.Text = fmt.Sprintf("stands still in %s at offset %d", key.member, ps[0].Kafka.Committed)
-		f.Do = "keep a goroutine dump of " + key.member + " and the end of its log (kind=handler: its handler fails), then restart it"
-		f.Runbook = "kielhandlerstuck"
-		if all := l.owned(key.member); len(ps) > 1 && len(ps) == all {
-			f.Text += ", with all its partitions: the process is stopped, cut off from Kafka, or its handlers wait for one thing"
-		}
-		f.Command = l.command("why", id(ps[0]).String())
-	case FallsBehind:
-		f.Text = fmt.Sprintf("falls behind in %s: %d of %d new messages were committed in %.0f s", key.member, moved(ps), written(ps), l.opts.Window.Seconds())
-		f.Do, f.Runbook = "look for what the handler waits for; more members help if a member has several partitions", "kielfallingbehind"
-		f.Command = l.command("why", id(ps[0]).String())
-	case NoOwner:
-		f.Text = "no member has claimed it"
-		f.Do, f.Runbook = "look at the log of the member that is to own it; restart that member", "kielpartitionwithoutowner"
-		f.Command = l.command("why", id(ps[0]).String())
-	case OtherTree:
-		f.Text = fmt.Sprintf("owned by %s, but its offset was committed in another ZooKeeper tree (%s): members there consume it too, or did", key.member, ps[0].Kafka.Tree)
-		f.Do, f.Runbook = "stop the members of the other tree, or give them another group", "kielhandledtwice"
-		f.Command = l.command("why", id(ps[0]).String())
-	case NewerOwner:
-		f.Text = fmt.Sprintf("its offset was committed with token %d, which is newer than that of the owner %s", ps[0].Kafka.Token, key.member)
-		f.Do, f.Runbook = "wait for a session timeout; if it does not end, restart "+key.member, "kielhandledtwice"
-		f.Command = l.command("why", id(ps[0]).String())
-	default:
-	}
-	objects := make([]string, len(ps))
-	for i, p := range ps {
-		objects[i] = id(p).String()
-	}
-	l.add(f, objects...)
-}
-
-// since returns since when a partition does not go on: when its first waiting message was written, or its owner claimed it if that was later.
-func since(p Partition) *time.Time {
-	at := p.Kafka.Oldest
-	if at != nil && p.State == status.Owned && p.Since != nil && p.Since.After(*at) {
-		return p.Since
-	}
-	return at
-}
-
-// owned returns how many partitions a member owns.
-func (l *look) owned(member string) int {
-	i := slices.IndexFunc(l.report.Members, func(m status.Member) bool { return m.Name == member })
-	if i < 0 {
-		return 0
-	}
-	return l.report.Members[i].Owned
-}
-
-func moved(ps []Partition) (n int64) {
-	for _, p := range ps {
-		n += p.Kafka.Moved
-	}
-	return n
-}
-
-func written(ps []Partition) (n int64) {
-	for _, p := range ps {
-		n += p.Kafka.Written
-	}
-	return n
 }

@@ -17,11 +17,12 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// The bounds of a question to a member.
+// The bounds of questions to members.
 const (
-	askWait   = time.Second // for all of it
+	askWait   = time.Second // until an answer begins, and again until it is read
 	maxAnswer = 16 << 20    // bytes
-	askers    = 16          // questions at a time
+	askers    = 256         // questions at a time, of all looks of an Inspector
+	readers   = 16          // answers that are read at a time
 )
 
 // Answer says whether a member has answered.
@@ -32,20 +33,29 @@ type Answer struct {
 }
 
 var (
-	errLocal = errors.New("the address is this machine's or this link's")
+	errLocal = errors.New("the address is this machine's or this link's: not asked without --local-members")
 	errAuth  = errors.New("auth")
 )
 
-// newAsker returns a client that follows no redirect, uses no proxy, and connects to no loopback or link-local address unless local is true,
+// asker asks members for their status.
+type asker struct {
+	client    *http.Client
+	questions chan struct{} // has an element for each question on its way
+	answers   chan struct{} // has an element for each answer that is read
+}
+
+// newAsker returns an asker that follows no redirect, uses no proxy, and connects to no loopback or link-local address unless local is true,
 // whatever a name resolves to.
-func newAsker(local bool) *http.Client {
+func newAsker(local bool) *asker {
 	dialer := &net.Dialer{Timeout: askWait, Control: func(_, address string, _ syscall.RawConn) error { return checkAddress(address, local) }}
-	return &http.Client{
-		Timeout:       askWait,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSHandshakeTimeout: askWait, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
+	return &asker{
+		client: &http.Client{
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, TLSHandshakeTimeout: askWait, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
+			},
 		},
+		questions: make(chan struct{}, askers), answers: make(chan struct{}, readers),
 	}
 }
 
@@ -62,8 +72,7 @@ func checkAddress(address string, local bool) error {
 }
 
 // ask asks the members that say where they answer. It returns what each has said, nil for those that did not answer.
-func ask(ctx context.Context, group string, members []status.Member, local bool) ([]*status.Group, []Answer) {
-	client := newAsker(local)
+func (a *asker) ask(ctx context.Context, group string, members []status.Member) ([]*status.Group, []Answer) {
 	said, answers := make([]*status.Group, len(members)), make([]Answer, len(members))
 	var all sync.WaitGroup
 	for first := range min(askers, len(members)) {
@@ -75,7 +84,7 @@ func ask(ctx context.Context, group string, members []status.Member, local bool)
 					continue
 				}
 				var err error
-				if said[i], err = askOne(ctx, client, group, m); err != nil {
+				if said[i], err = a.askOne(ctx, group, m); err != nil {
 					answers[i].State, answers[i].Error = Failed, shown(err)
 					continue
 				}
@@ -87,14 +96,24 @@ func ask(ctx context.Context, group string, members []status.Member, local bool)
 	return said, answers
 }
 
+// take waits for room in a channel, until ctx ends.
+func take(ctx context.Context, room chan struct{}) error {
+	select {
+	case room <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errLate
+	}
+}
+
 // notEchoed returns an error that has nothing of what the other side has sent.
-func notEchoed(err error) error {
+func notEchoed(asking context.Context, err error) error {
 	var timeout interface{ Timeout() bool }
 	var dial *net.OpError
 	switch {
 	case errors.Is(err, errLocal):
 		return errLocal
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case asking.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
 		return errLate
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return dial
@@ -103,17 +122,26 @@ func notEchoed(err error) error {
 	}
 }
 
-func askOne(ctx context.Context, client *http.Client, group string, m *status.Member) (*status.Group, error) {
+// askOne asks one member. Members that hang cost a second each, but no room among the answers that are read.
+func (a *asker) askOne(ctx context.Context, group string, m *status.Member) (*status.Group, error) {
 	if err := status.CheckAddr(m.StatusAddr); err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.StatusAddr+"/status", http.NoBody)
+	if err := take(ctx, a.questions); err != nil {
+		return nil, err
+	}
+	defer func() { <-a.questions }()
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(askWait, cancel)
+	defer timer.Stop()
+	request, err := http.NewRequestWithContext(asking, http.MethodGet, m.StatusAddr+"/status", http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	response, err := client.Do(request)
+	response, err := a.client.Do(request)
 	if err != nil {
-		return nil, notEchoed(err)
+		return nil, notEchoed(asking, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it is only read
 	switch response.StatusCode {
@@ -123,10 +151,21 @@ func askOne(ctx context.Context, client *http.Client, group string, m *status.Me
 	default:
 		return nil, fmt.Errorf("HTTP status %d", response.StatusCode)
 	}
+	timer.Stop()
+	if err := take(asking, a.answers); err != nil {
+		return nil, err
+	}
+	defer func() { <-a.answers }()
+	timer.Reset(askWait)
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return nil, notEchoed(err)
+		return nil, notEchoed(asking, err)
 	}
+	return decoded(data, group, m.Name)
+}
+
+// decoded returns what a member has answered.
+func decoded(data []byte, group, member string) (*status.Group, error) {
 	if len(data) > maxAnswer {
 		return nil, errors.New("the answer is too large")
 	}
@@ -134,7 +173,7 @@ func askOne(ctx context.Context, client *http.Client, group string, m *status.Me
 	if json.Unmarshal(data, &g) != nil { // its error would show what was read
 		return nil, errors.New("the answer is no status of kiel")
 	}
-	if g.Version != status.Version || g.Group != group || g.Self == nil || g.Self.Name != m.Name {
+	if g.Version != status.Version || g.Group != group || g.Self == nil || g.Self.Name != member {
 		return nil, errors.New("the answer is of another group, member or version")
 	}
 	return trimmed(&g), nil
@@ -142,13 +181,14 @@ func askOne(ctx context.Context, client *http.Client, group string, m *status.Me
 
 // The bounds of what is kept of an answer.
 const (
-	maxTroubles = 50
-	maxAbout    = status.MaxListed // objects of a trouble
+	maxTroubles = 50               // troubles, disagreements and changes, each
+	maxAbout    = status.MaxListed // names in one of them
 )
 
-// trimmed returns what a member says of itself: its own open partitions, and its troubles. A thousand whole answers have no room.
+// trimmed returns what a member says of itself: whether it reaches Kafka, its own open partitions, its troubles, what it has found in
+// stored offsets, and when it has missed members. A thousand whole answers have no room.
 func trimmed(g *status.Group) *status.Group {
-	kept := &status.Group{}
+	kept := &status.Group{Self: &status.Self{Kafka: g.Self.Kafka}}
 	for _, p := range g.Partitions {
 		if p.Offsets != nil || p.WaitsFor != "" {
 			kept.Partitions = append(kept.Partitions, status.Partition{
@@ -157,13 +197,27 @@ func trimmed(g *status.Group) *status.Group {
 		}
 	}
 	for _, t := range g.Troubles[:min(len(g.Troubles), maxTroubles)] {
-		t.Kind, t.Last = strings.Clone(status.Shown(t.Kind)), status.ShownText(t.Last)
-		about := t.About[:min(len(t.About), maxAbout)]
-		t.About = make([]string, len(about)) // the rest of the answer is not kept with them
-		for i, a := range about {
-			t.About[i] = strings.Clone(status.Shown(a))
-		}
+		t.Kind, t.Last, t.About = strings.Clone(status.Shown(t.Kind)), status.ShownText(t.Last), namesOf(t.About)
 		kept.Troubles = append(kept.Troubles, t)
 	}
+	for _, d := range g.Disagreements {
+		if len(kept.Disagreements) < maxTroubles && (d.Kind == status.TwoTrees || d.Kind == status.NewerOwner) {
+			kept.Disagreements = append(kept.Disagreements, status.Disagreement{Kind: d.Kind, Names: namesOf(d.Names)})
+		}
+	}
+	for _, c := range g.Changes[:min(len(g.Changes), maxTroubles)] {
+		if len(c.Gone) > 0 {
+			kept.Changes = append(kept.Changes, status.Change{At: c.At, Gone: namesOf(c.Gone)})
+		}
+	}
 	return kept
+}
+
+// namesOf returns copies of a few names: the rest of the answer is not kept with them.
+func namesOf(names []string) []string {
+	few := make([]string, min(len(names), maxAbout))
+	for i := range few {
+		few[i] = strings.Clone(status.Shown(names[i]))
+	}
+	return few
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func TestHostileMembers(t *testing.T) {
 			server := httptest.NewServer(tc.answer)
 			defer server.Close()
 			began := time.Now()
-			said, answers := ask(t.Context(), "g", []status.Member{{Name: "m", StatusAddr: server.URL}}, true)
+			said, answers := newAsker(true).ask(t.Context(), "g", []status.Member{{Name: "m", StatusAddr: server.URL}})
 			if name == "too large" { // or too slow
 				if said[0] != nil || answers[0].Error == "" {
 					t.Errorf("%+v", answers)
@@ -63,7 +64,7 @@ func TestHostileMembers(t *testing.T) {
 			if name != "good" {
 				return
 			}
-			_, answers = ask(t.Context(), "g", []status.Member{{Name: "m", StatusAddr: server.URL}}, false)
+			_, answers = newAsker(false).ask(t.Context(), "g", []status.Member{{Name: "m", StatusAddr: server.URL}})
 			if !strings.Contains(answers[0].Error, errLocal.Error()) {
 				t.Errorf("a loopback address: %+v", answers)
 			}
@@ -95,6 +96,33 @@ func raw(w http.ResponseWriter, text string) {
 	if err == nil {
 		_, _ = conn.Write([]byte(text))
 		_ = conn.Close()
+	}
+}
+
+// A thousand members that accept connections and never answer cost some seconds, and those that answer are not lost among them.
+func TestMembersThatHang(t *testing.T) {
+	released := make(chan struct{})
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { wait(r, released) }))
+	defer hangs.Close()
+	defer close(released)
+	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(&status.Group{Version: status.Version, Group: "g", Self: &status.Self{Name: "m"}})
+	}))
+	defer answers.Close()
+	members := make([]status.Member, 1000)
+	for i := range members {
+		members[i] = status.Member{Name: "m", StatusAddr: hangs.URL}
+	}
+	members[999].StatusAddr = answers.URL
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began := time.Now()
+	said, got := newAsker(true).ask(ctx, "g", members)
+	if took := time.Since(began); took > patience-2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if got[0].State != Failed || got[0].Error != errLate.Error() || got[999].State != OK || said[999] == nil {
+		t.Errorf("%+v, %+v", got[0], got[999])
 	}
 }
 

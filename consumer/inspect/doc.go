@@ -17,7 +17,8 @@
 //
 // With a Window, Look looks twice. A partition stands still if messages waited at the first look, its committed offset has not moved
 // until the second, and messages were written meanwhile. It falls behind if its oldest waiting message is older than the Window in both
-// looks, and older in the second. So no verdict needs a limit that a user has to choose.
+// looks, and older in the second. So no verdict needs a limit that a user has to choose. If messages wait and neither the committed offset
+// nor the end has moved, only the member can say whether its handler goes on. If it does not say, that is a finding, too ([ProgressUnknown]).
 //
 // # Guarantees
 //

@@ -9,7 +9,6 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -22,16 +21,18 @@ const recently = time.Hour
 // find makes the findings.
 func (l *look) find() {
 	l.findSources()
+	l.findTopics()
 	if l.report.ZooKeeper.State == OK {
 		l.findTrees()
 		l.findMembers()
 		l.findDisagreements()
+		l.findHandlers()
 		l.findPartitions()
-		l.findSaid()
+		l.findTroubles() // last: it leaves out what the others have found
 	}
-	l.findTopics()
 	slices.SortStableFunc(l.report.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.Waiting, a.Waiting)) // "problem" is before "note"
+		// "problem" is before "note".
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Kind, b.Kind), slices.Compare(a.Objects, b.Objects))
 	})
 }
 
@@ -48,13 +49,30 @@ func (l *look) add(f Finding, objects ...string) {
 	l.report.Findings = append(l.report.Findings, f)
 }
 
-// command returns a command of kiel about the group, with its arguments.
+// command returns a command of kiel about the group, with its arguments and the flags that lead to its sources.
 func (l *look) command(name string, args ...string) string {
-	words := []string{"kiel", name, quoted(l.group)}
-	for _, a := range args {
-		words = append(words, quoted(a))
+	return words(slices.Concat([]string{"kiel", name, l.group}, args, l.flags))
+}
+
+// commandIn returns a command of kiel about the group of this name in another chroot.
+func (l *look) commandIn(chroot, name string) string {
+	flags := slices.Clone(l.flags)
+	at := strings.Join(l.in.from.Servers, ",") + chroot
+	if i := slices.Index(flags, "--zookeeper"); i >= 0 && i+1 < len(flags) {
+		flags[i+1] = at
+	} else {
+		flags = append(flags, "--zookeeper", at)
 	}
-	return strings.Join(words, " ")
+	return words(slices.Concat([]string{"kiel", name, l.group}, flags))
+}
+
+// words returns a command line.
+func words(all []string) string {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i] = quoted(all[i])
+	}
+	return strings.Join(all, " ")
 }
 
 // quoted returns a word as a shell takes it.
@@ -69,36 +87,94 @@ func quoted(word string) string {
 // findSources finds sources that do not answer.
 func (l *look) findSources() {
 	r := l.report
-	if r.ZooKeeper.State == Failed {
+	switch {
+	case l.denied:
 		l.add(Finding{
-			Kind: ZooKeeperUnreachable, Waiting: -1, Since: &l.zkFailed, Runbook: "kielzookeeperunreachable",
-			Text: "no quorum of ZooKeeper answers: no member can prove its session alive, so all stop within its timeout; " + r.ZooKeeper.Error,
-			Do:   "ask each server for its state (echo srvr | nc HOST 2181); restarting members does not help",
-		}, l.in.from.Servers...)
-	} else {
+			Kind: ZooKeeperRefused, Waiting: -1, Runbook: "security", Text: "ZooKeeper does not show the group to this user: " + r.ZooKeeper.Error,
+			Do: "log in as the members do (--zookeeper-digest-file or --zookeeper-cert), or have them create znodes that others may read",
+		}, l.group)
+	case r.ZooKeeper.State == Failed:
+		l.findQuorumLost()
+	default:
 		for _, s := range r.Servers {
 			if !s.OK {
 				l.add(Finding{
-					Kind: ServerDown, Waiting: -1, Since: &r.At, Runbook: "kielzookeeperunreachable",
+					Kind: ServerDown, Waiting: -1, Runbook: "kielzookeeperunreachable",
 					Text: "this server of ZooKeeper does not serve: " + s.Error, Do: "look at its log; the group goes on while a quorum is left",
 				}, s.Address)
 			}
 		}
 	}
 	if r.Kafka.State == Failed {
-		l.add(Finding{
-			Kind: KafkaUnreachable, Waiting: -1, Since: &r.At, Runbook: "kielkafkaunreachable",
-			Text: "no broker of Kafka answers here: " + r.Kafka.Error,
-			Do:   "look at Kafka; if members reach it (their log has no line with kind=kafka), at the network between here and Kafka",
-		}, l.in.from.Brokers...)
+		l.findKafkaAway()
 	}
 	if l.refused != nil {
 		l.add(Finding{
-			Kind: GroupRefused, Waiting: -1, Since: &r.At, Runbook: "security",
+			Kind: GroupRefused, Waiting: -1, Since: l.began(nil, "commit", "offsets", "audit"), Runbook: "security",
 			Text: "Kafka does not show the group's offsets to this user, and nothing of them can be said; members of the same user can't consume",
-			Do:   "grant READ on the group",
+			Do:   "grant READ on the group to the members' user, DESCRIBE to this one",
 		}, l.group)
 	}
+}
+
+// findQuorumLost finds that ZooKeeper does not answer. What waits is read from Kafka.
+func (l *look) findQuorumLost() {
+	f := Finding{
+		Kind: ZooKeeperUnreachable, Since: l.in.lastAnswer(), Runbook: "kielzookeeperunreachable",
+		Text: "no quorum of ZooKeeper answers: no member can prove its session alive, so all stop within its timeout; " + l.report.ZooKeeper.Error,
+		Do:   "ask each server for its state (echo srvr | nc HOST 2181) and start those that are down; restarting members does not help",
+	}
+	var oldest *time.Time
+	f.Waiting, oldest = l.sum(func(Partition) bool { return true })
+	if l.alone != nil {
+		f.Waiting, oldest = l.alone.sum()
+	}
+	f.Since = cmp.Or(f.Since, oldest)
+	l.add(f, l.in.from.Servers...)
+}
+
+// lastAnswer returns when ZooKeeper answered last, nil if it never did.
+func (in *Inspector) lastAnswer() *time.Time {
+	if in.zk == nil {
+		return nil
+	}
+	at := in.zk.Stats().LastProof.UTC()
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// findKafkaAway finds that Kafka does not answer here. Since when, and whether members reach it, they know alone.
+func (l *look) findKafkaAway() {
+	f := Finding{
+		Kind: KafkaUnreachable, Waiting: -1, Runbook: "kielkafkaunreachable", Text: "no broker of Kafka answers here: " + l.report.Kafka.Error,
+		Do: "look at Kafka. Members need nothing: they go on by themselves when it is back",
+	}
+	reach, away := 0, 0
+	for _, g := range l.said {
+		switch {
+		case g == nil || g.Self.Kafka == nil:
+		case g.Self.Kafka.Reachable:
+			reach++
+		default:
+			away++
+			if at := g.Self.Kafka.Since; at != nil && (f.Since == nil || at.Before(*f.Since)) {
+				f.Since = at
+			}
+		}
+	}
+	switch {
+	case reach > 0:
+		f.Text += fmt.Sprintf("; %d of the %d members that answered reach it, and consume", reach, reach+away)
+		f.Do = "look at the network between here and Kafka, and at --kafka"
+		f.Since = nil
+	case away > 0:
+		f.Text += fmt.Sprintf("; %d members that answered reach it as little, and get no messages", away)
+	default:
+		f.Text += "; no member has said whether it reaches Kafka. Those that don't get no messages"
+	}
+	l.add(f, l.in.from.Brokers...)
 }
 
 // findTrees finds groups of the same name elsewhere, and ACLs that differ.
@@ -106,15 +182,16 @@ func (l *look) findTrees() {
 	if l.noGroup != nil {
 		l.add(Finding{
 			Kind: NoGroup, Waiting: -1, Runbook: "kielmembersapart", Do: "look at the members' names of the group, of the chroot and of the servers, which must be the same",
-			Text: "there is no group of this name under " + l.in.chroot() + ": no member has ever joined it here", Command: "kiel groups",
+			Text: "there is no group of this name under " + l.in.chroot() + ": no member has ever joined it here", Command: words(append([]string{"kiel", "groups"}, l.flags...)),
 		}, l.group)
 	}
 	if len(l.siblings) > 0 {
+		names := chroots(l.siblings)
 		l.add(Finding{
-			Kind: SiblingChroot, Waiting: -1, Runbook: "kielhandledtwice",
+			Kind: SiblingChroot, Waiting: -1, Runbook: "kielhandledtwice", Since: l.besideSince(), Command: l.commandIn(names[0], "describe"),
 			Text: "a group of this name has members under another chroot too: if they consume the same Kafka, all messages are handled twice",
-			Do:   "stop the members that are wrong, or give them another group; --zookeeper HOST:PORT" + l.siblings[0] + " shows them",
-		}, l.siblings...)
+			Do:   "stop the members that are wrong, or give them another group",
+		}, names...)
 	}
 	if len(l.acls) > 0 {
 		l.add(Finding{
@@ -122,6 +199,19 @@ func (l *look) findTrees() {
 			Text: "these znodes have another ACL than the group's znode: a member of another user may be refused",
 		}, l.acls...)
 	}
+}
+
+// besideSince returns since when there are members both here and under another chroot.
+func (l *look) besideSince() (at *time.Time) {
+	for _, m := range l.report.Members {
+		if m.Since != nil && (at == nil || m.Since.Before(*at)) {
+			at = m.Since
+		}
+	}
+	if first := l.siblings[0].since; at != nil && first.After(*at) {
+		at = &first
+	}
+	return at
 }
 
 // findMembers finds a group without members, and members that went lately.
@@ -191,102 +281,28 @@ func (l *look) findTopics() {
 		if name == offsetsTopic || info.Err == nil {
 			continue
 		}
-		f := Finding{Kind: TopicMissing, Waiting: -1, Since: &l.report.At, Text: "Kafka: " + shown(info.Err), Do: "create it, or correct the members' topics"}
+		f := Finding{Kind: TopicMissing, Text: "Kafka: " + shown(info.Err), Do: "create it, or correct the members' topics"}
 		if info.Err == sarama.ErrTopicAuthorizationFailed { //nolint:errorlint // Infos sets the code itself
 			f.Kind, f.Runbook = TopicRefused, "security"
 			f.Text = "Kafka refuses the topic to this user; members of the same user get no message of it"
-			f.Do = "grant READ on the topic"
+			f.Do = "grant READ on the topic to the members' user, DESCRIBE to this one"
 		}
+		if who := l.askFor(name); len(who) > 0 {
+			f.Text += ". Members that ask for it: " + few(who)
+		}
+		of := func(about string) bool { return about == name || strings.HasPrefix(about, name+":") }
+		f.Since = cmp.Or(l.began(of, "missing-topic", "fetch", "offsets"), l.began(nil, "metadata"))
+		f.Waiting, _ = l.sum(func(p Partition) bool { return p.Topic == name })
 		l.add(f, name)
 	}
 }
 
-// byMember is a finding about partitions of one member.
-type byMember struct {
-	kind   Kind
-	member string
-}
-
-// findPartitions finds partitions that nobody owns, that stand still, and that fall behind.
-func (l *look) findPartitions() {
-	groups := map[byMember][]Partition{}
-	unknown, why := []string{}, ""
-	for _, p := range l.report.Partitions {
-		if l.unknown(p) {
-			unknown, why = append(unknown, id(p).String()), cmp.Or(why, p.Kafka.Error, "no leader answers")
-		}
-		if kind := l.judge(p); kind != "" {
-			groups[byMember{kind, p.Owner}] = append(groups[byMember{kind, p.Owner}], p)
-		}
-	}
-	for key, ps := range groups {
-		l.addPartitions(key, ps)
-	}
-	if len(unknown) > 0 {
-		l.add(Finding{
-			Kind: OffsetsUnknown, Waiting: -1, Runbook: "kielkafkaunreachable", Text: "Kafka does not say how far it is, so nothing can be said of it: " + why,
-			Do: "look whether the partition has a leader, and whether this user may see its offsets",
-		}, unknown...)
-	}
-}
-
-// unknown returns whether Kafka has answered, but not about this partition, at all looks.
-func (l *look) unknown(p Partition) bool {
-	if p.Kafka == nil || l.refused != nil || p.Kafka.Error == "" && p.Kafka.End >= 0 {
-		return false
-	}
-	if l.before == nil {
-		return true
-	}
-	end, ok := l.before.ends[id(p)]
-	return !ok || end.err != nil || l.before.stored[id(p)].Err != nil
-}
-
-// judge returns which kind of finding a partition is, "" for none.
-func (l *look) judge(p Partition) Kind {
-	switch {
-	case p.State == status.Free && l.same(p) && l.claimed(p.Topic):
-		return NoOwner
-	case p.Kafka == nil || p.State != status.Owned || l.before != nil && !l.same(p): // a new owner has just begun
-		return ""
-	case p.Kafka.Tree != "" && l.report.Tree != "" && p.Kafka.Tree != l.report.Tree:
-		return OtherTree
-	case p.Token > 0 && p.Kafka.Token > p.Token && p.Kafka.Tree == l.report.Tree && (l.before == nil || l.before.stored[id(p)].Token > p.Token):
-		return NewerOwner
-	case l.before == nil:
-		return ""
-	}
-	b, o := l.before, p.Kafka
-	was := b.waiting(id(p))
-	switch {
-	case was > 0 && o.Moved == 0 && o.Written > 0:
-		return StandsStill
-	case was > 0 && o.Moved >= 0 && o.Moved < o.Written && o.Oldest != nil && l.older(id(p), *o.Oldest):
-		return FallsBehind
-	default:
-		return ""
-	}
-}
-
-// older returns whether the oldest waiting message was older than the window at both looks, and older at the second.
-func (l *look) older(p kiel.Partition, now time.Time) bool {
-	was, ok := l.before.times[p]
-	if !ok {
-		return false
-	}
-	first, second := l.before.at.Sub(was), l.before.at.Add(l.opts.Window).Sub(now)
-	return first > l.opts.Window && second > first
-}
-
-// claimed returns whether members claim the partitions of a topic: all members have records, and one asks for it. Python's claim nothing.
-func (l *look) claimed(topic string) bool {
+// askFor returns the members that ask for a topic by its name.
+func (l *look) askFor(topic string) (names []string) {
 	for _, m := range l.report.Members {
-		if len(m.Functions) == 0 {
-			return false
+		if slices.Contains(m.Topics, topic) {
+			names = append(names, m.Name)
 		}
 	}
-	unwanted := func(d status.Disagreement) bool {
-		return d.Kind == status.TopicNobodyAsks && slices.Contains(d.Names, topic) || d.Kind == status.NoCommonFunction
-	}
-	return len(l.report.Members) > 0 && !slices.ContainsFunc(l.report.Disagreements, unwanted)
+	return names
 }

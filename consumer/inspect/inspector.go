@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,11 +37,13 @@ type Sources struct {
 	Members bool            // ask the members that say where they answer /status
 	Local   bool            // also those at loopback and link-local addresses
 	Wait    time.Duration   // how long each source has to answer. Default: 10 s
+	Flags   []string        // what each Finding's Command ends with: the flags of kiel that lead to these sources, without credentials
 }
 
 // Inspector looks at groups.
 type Inspector struct {
 	from  Sources
+	asker *asker
 	root  *session.Session // without a chroot; nil if ZooKeeper does not answer
 	zk    *session.Session // in the chroot: root if there is none
 	zkErr error            // why zk is nil
@@ -58,7 +59,7 @@ func Open(ctx context.Context, from Sources) (*Inspector, error) {
 	if from.Session.Chroot == "/" {
 		from.Session.Chroot = ""
 	}
-	in := &Inspector{from: from}
+	in := &Inspector{from: from, asker: newAsker(from.Local)}
 	if _, err := session.New(from.Servers, from.Session); err != nil { // it connects to nothing
 		return nil, operr.New(pkg, "open", "", err)
 	}
@@ -80,9 +81,7 @@ func Open(ctx context.Context, from Sources) (*Inspector, error) {
 func (in *Inspector) connect(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, in.from.Wait)
 	defer cancel()
-	opts := in.from.Session
-	opts.Chroot = ""
-	if in.root, err = session.Start(ctx, in.from.Servers, opts); err != nil {
+	if in.root, err = session.Start(ctx, in.from.Servers, in.outside()); err != nil {
 		return err
 	}
 	if in.from.Session.Chroot == "" {
@@ -102,6 +101,15 @@ func (in *Inspector) connect(ctx context.Context) (err error) {
 	}
 	in.zk, err = session.Start(ctx, in.from.Servers, in.from.Session)
 	return err
+}
+
+// outside returns the options of a session without a chroot. Its proofs of life read the chroot: "/" may be closed to this user.
+func (in *Inspector) outside() session.Options {
+	opts := in.from.Session
+	if opts.Chroot != "" {
+		opts.Chroot, opts.CheckPath = "", session.Join(opts.Chroot, opts.CheckPath)
+	}
+	return opts
 }
 
 // Close ends the connections.
@@ -171,14 +179,12 @@ func read(ctx context.Context, s *session.Session, missing error, wait time.Dura
 func (in *Inspector) servers(ctx context.Context) []Server {
 	ctx, cancel := context.WithTimeout(ctx, in.from.Wait)
 	defer cancel()
-	opts := in.from.Session
-	opts.Chroot = ""
 	found := make([]Server, len(in.from.Servers))
 	var all sync.WaitGroup
 	for i, address := range in.from.Servers {
 		all.Go(func() {
 			found[i] = Server{Address: status.Shown(address)}
-			s, err := session.Start(ctx, []string{address}, opts)
+			s, err := session.Start(ctx, []string{address}, in.outside())
 			if err != nil {
 				found[i].Error = shown(err)
 				return
@@ -200,34 +206,4 @@ func shown(err error) string {
 		return ""
 	}
 	return status.ShownText(operr.Text(err))
-}
-
-// siblings returns the chroots of these servers, besides this one, in which a group of the name has members. It looks below the root and
-// beside this chroot, at a bounded number of znodes.
-func (in *Inspector) siblings(ctx context.Context, group string) (found []string) {
-	const most = 500
-	own := in.from.Session.Chroot
-	_ = read(ctx, in.root, in.zkErr, in.from.Wait, func(ctx context.Context, inc *session.Incarnation) error {
-		candidates := []string{""}
-		for _, parent := range slices.Compact([]string{"/", "/" + strings.Trim(own[:max(strings.LastIndexByte(own, '/'), 0)], "/")}) {
-			names, _, err := inc.Children(ctx, parent)
-			if err != nil {
-				continue // the rest may be readable
-			}
-			for _, name := range names[:min(len(names), most)] {
-				candidates = append(candidates, session.Join(parent, name))
-			}
-		}
-		found = nil
-		for _, c := range candidates {
-			if c == own || slices.Contains(found, cmp.Or(c, "/")) {
-				continue
-			}
-			if names, _, err := inc.Children(ctx, session.Join(c, groupPath(group), "members")); err == nil && len(names) > 0 {
-				found = append(found, cmp.Or(c, "/"))
-			}
-		}
-		return nil
-	})
-	return found
 }

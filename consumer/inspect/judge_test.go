@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
-
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/status"
 )
@@ -19,7 +18,7 @@ import (
 func seen(before, now status.Partition, committed, end [2]int64) *look {
 	tp := kiel.Partition{Topic: "t"}
 	before.Topic, now.Topic = "t", "t"
-	l := &look{group: "g", first: map[kiel.Partition]Partition{tp: {Partition: before}}, report: &Report{
+	l := &look{group: "g", told: map[kiel.Partition]bool{}, first: map[kiel.Partition]Partition{tp: {Partition: before}}, report: &Report{
 		Group: "g", At: time.Now(), ZooKeeper: Source{State: OK}, Kafka: Source{State: OK},
 		Members: []status.Member{{Name: "c2", Functions: []string{"balanced/1"}}},
 	}}
@@ -78,7 +77,7 @@ func TestLeavingMemberIsNoProblem(t *testing.T) {
 // A disagreement lists a few; each partition has a finding with its command.
 func TestManyPersistentClaims(t *testing.T) {
 	for _, n := range []int{30, 250} {
-		l := &look{group: "g", report: &Report{}}
+		l := &look{group: "g", told: map[kiel.Partition]bool{}, report: &Report{}}
 		var names []string
 		for i := range n {
 			p := Partition{Partition: status.Partition{Topic: "t", Partition: int32(i), State: status.Blocked}}
@@ -102,9 +101,7 @@ func TestManyPersistentClaims(t *testing.T) {
 // Producers choose timestamps: one in nanoseconds is in a year that JSON can't hold.
 func TestTimestampsOutOfRange(t *testing.T) {
 	for _, ms := range []int64{time.Now().UnixNano(), math.MaxInt64, math.MinInt64, -1} {
-		out := map[kiel.Partition]found{}
-		addAnswer(out, &sarama.OffsetResponse{Blocks: map[string]map[int32]*sarama.OffsetResponseBlock{"t": {0: {Offsets: []int64{3}, Timestamp: ms}}}})
-		f := out[kiel.Partition{Topic: "t"}]
+		f := foundOf(kafkaconn.Listed{Offset: 3, Millis: ms})
 		if _, err := json.Marshal(&Offsets{Oldest: &f.at}); err != nil || f.offset != 3 {
 			t.Errorf("%d: %+v, %v", ms, f, err)
 		}
@@ -136,7 +133,7 @@ func TestShiftOverflows(t *testing.T) {
 
 // An answer is trimmed to what the member says of itself, within bounds.
 func TestAnswersAreTrimmed(t *testing.T) {
-	g := &status.Group{Partitions: make([]status.Partition, 5000), Troubles: make([]status.Trouble, 5000)}
+	g := &status.Group{Self: &status.Self{}, Partitions: make([]status.Partition, 5000), Troubles: make([]status.Trouble, 5000)}
 	g.Partitions[7] = status.Partition{Topic: "t", Partition: 7, Offsets: &status.Offsets{Marked: 3}}
 	g.Troubles[0].About, g.Troubles[0].Kind = make([]string, 5000), strings.Repeat("k", 5000)
 	got := trimmed(g)

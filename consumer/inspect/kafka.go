@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -72,6 +71,17 @@ func (k *kafka) peek(ctx context.Context, ps []kiel.Partition) (found map[kiel.P
 	return found, err
 }
 
+// committed returns the partitions of which the group has stored offsets.
+func (k *kafka) committed(ctx context.Context) (ps []kiel.Partition, err error) {
+	found, err := k.store.PeekAll(ctx)
+	for p := range found {
+		if kiel.CheckTopic(p.Topic) == nil {
+			ps = append(ps, p)
+		}
+	}
+	return ps, err
+}
+
 // description is what Kafka says of topics.
 type description struct {
 	topics  map[string]topics.Info
@@ -114,60 +124,27 @@ type found struct {
 	err    error
 }
 
-// list asks the leaders for an offset of each partition: by a time in milliseconds, or sarama.OffsetOldest or OffsetNewest. It returns no
-// answer for a partition whose leader is not known, or does not answer.
+// list asks the leaders for an offset of each partition; see kafkaconn.ListOffsets.
 func (k *kafka) list(ctx context.Context, at map[kiel.Partition]int64) (map[kiel.Partition]found, error) {
-	return kafkaconn.Run(ctx, &k.calls, func() (map[kiel.Partition]found, error) {
-		requests := map[*sarama.Broker]*sarama.OffsetRequest{}
-		for p, t := range at {
-			leader, err := k.client.Leader(p.Topic, p.ID)
-			if err != nil {
-				continue
-			}
-			if requests[leader] == nil {
-				requests[leader] = sarama.NewOffsetRequest(k.client.Config().Version)
-				requests[leader].IsolationLevel = k.client.Config().Consumer.IsolationLevel
-			}
-			requests[leader].AddBlock(p.Topic, p.ID, t, 1)
-		}
-		var (
-			all sync.WaitGroup
-			mu  sync.Mutex
-			out = map[kiel.Partition]found{}
-		)
-		for leader, request := range requests {
-			all.Go(func() {
-				answer, err := leader.GetAvailableOffsets(request)
-				if err != nil {
-					_ = leader.Close() // the client opens it again
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				addAnswer(out, answer)
-			})
-		}
-		all.Wait()
-		return out, nil
+	answers, err := kafkaconn.Run(ctx, &k.calls, func() (map[kiel.Partition]kafkaconn.Listed, error) {
+		return kafkaconn.ListOffsets(k.client, at), nil
 	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[kiel.Partition]found, len(answers))
+	for p, l := range answers {
+		out[p] = foundOf(l)
+	}
+	return out, nil
 }
 
-func addAnswer(out map[kiel.Partition]found, answer *sarama.OffsetResponse) {
-	for topic, blocks := range answer.Blocks {
-		for id, b := range blocks {
-			f := found{offset: -1}
-			switch {
-			case b.Err != sarama.ErrNoError:
-				f.err = b.Err
-			case len(b.Offsets) > 0:
-				f.offset = b.Offsets[0]
-				if at := status.Millis(b.Timestamp); at != nil { // producers choose timestamps, also such as JSON can't hold
-					f.at = *at
-				}
-			}
-			out[kiel.Partition{Topic: topic, ID: id}] = f
-		}
+func foundOf(l kafkaconn.Listed) found {
+	f := found{offset: l.Offset, err: l.Err}
+	if at := status.Millis(l.Millis); at != nil { // producers choose timestamps, also such as JSON can't hold
+		f.at = *at
 	}
+	return f
 }
 
 // ends asks for the ends of partitions.

@@ -37,6 +37,7 @@ type look struct {
 	in     *Inspector
 	opts   Options
 	group  string
+	flags  []string // of Sources
 	report *Report
 
 	wanted   []kiel.Partition // those of which offsets are read
@@ -45,12 +46,14 @@ type look struct {
 	before   *glance                      // the first of two looks at Kafka
 	first    map[kiel.Partition]Partition // as ZooKeeper had them at the first of two looks; empty if there is one
 	twice    bool                         // there was a second look at ZooKeeper
-	siblings []string
-	said     []*status.Group // by member; nil for those that did not answer
-	acls     []string        // znodes whose ACL is not that of the group's znode
-	zkFailed time.Time       // when ZooKeeper was asked that did not answer
+	siblings []sibling
+	said     []*status.Group         // by member; nil for those that did not answer
+	told     map[kiel.Partition]bool // partitions of which a finding has said why they do not go on
+	acls     []string                // znodes whose ACL is not that of the group's znode
 	noGroup  error
-	refused  error // why Kafka does not show the group's offsets
+	denied   bool    // ZooKeeper refuses the group's znodes to this user
+	refused  error   // why Kafka does not show the group's offsets
+	alone    *glance // what Kafka has of the group if ZooKeeper has not answered
 }
 
 // glance is one look at Kafka.
@@ -71,13 +74,27 @@ func (g *glance) waiting(p kiel.Partition) int64 {
 	return max(end.offset-s.Offset, 0)
 }
 
+// sum returns how many messages wait in all partitions of which that is known, and since when the first of them; -1 if it is known of none.
+func (g *glance) sum() (waiting int64, oldest *time.Time) {
+	waiting = -1
+	for p := range g.stored {
+		if n := g.waiting(p); n >= 0 {
+			waiting = max(waiting, 0) + n
+		}
+		if at, ok := g.times[p]; ok && (oldest == nil || at.Before(*oldest)) {
+			oldest = &at
+		}
+	}
+	return waiting, oldest
+}
+
 // Look describes a group. It blocks for the Window and for the answers of its sources. A source that does not answer is a [Finding] and no
 // error, and so is a group without a znode. Look returns an error for a name that can't be a group's, and when ctx ends.
 func (in *Inspector) Look(ctx context.Context, group string, opts Options) (*Report, error) {
 	if err := kiel.CheckGroup(group); err != nil {
 		return nil, operr.New(pkg, "look at group", "", err)
 	}
-	l := &look{in: in, opts: opts, group: group, first: map[kiel.Partition]Partition{}, report: &Report{
+	l := &look{in: in, opts: opts, group: group, flags: in.from.Flags, first: map[kiel.Partition]Partition{}, told: map[kiel.Partition]bool{}, report: &Report{
 		Version: Version, Group: group, Window: opts.Window.Seconds(), Chroot: in.chroot(),
 		ZooKeeper: Source{State: NotAsked}, Kafka: Source{State: NotAsked}, Members: []status.Member{}, Partitions: []Partition{},
 		Disagreements: []status.Disagreement{}, Findings: []Finding{},
@@ -143,7 +160,7 @@ func (l *look) zooKeeper(ctx context.Context) time.Time {
 		r.ZooKeeper.State, l.noGroup = OK, err
 		return at
 	case err != nil:
-		r.ZooKeeper, l.zkFailed = Source{State: Failed, Error: shown(err)}, at
+		r.ZooKeeper, l.denied = Source{State: Failed, Error: shown(err)}, errors.Is(err, session.ErrNoAuth)
 		return time.Time{}
 	}
 	r.ZooKeeper.State, r.Claims = OK, true
@@ -194,7 +211,9 @@ func (l *look) kafka(ctx context.Context, zkAt *time.Time) (at time.Time) {
 	if err != nil {
 		return failed(err)
 	}
-	if l.opts.Window > 0 && len(l.wanted) > 0 {
+	if l.report.ZooKeeper.State == Failed {
+		l.alone = first
+	} else if l.opts.Window > 0 && len(l.wanted) > 0 {
 		if l.again(ctx, zkAt); ctx.Err() != nil {
 			return time.Time{}
 		}
@@ -243,6 +262,12 @@ func (l *look) want() {
 func (l *look) glance(ctx context.Context, k *kafka) (*glance, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.in.from.Wait, errLate)
 	defer cancel()
+	var err error
+	if l.report.ZooKeeper.State == Failed && len(l.wanted) == 0 && l.opts.MaxClaims == 0 {
+		if l.wanted, err = k.committed(ctx); err != nil && !errors.Is(err, sarama.ErrGroupAuthorizationFailed) {
+			return nil, err
+		}
+	}
 	d, err := k.describe(ctx, l.topics())
 	if err != nil {
 		return nil, err
@@ -318,10 +343,21 @@ func (l *look) thorough(ctx context.Context) {
 	if l.report.ZooKeeper.State != OK {
 		return
 	}
-	l.siblings = l.in.siblings(ctx, l.group)
+	found, unseen, err := l.in.siblings(ctx, l.group)
+	l.siblings = found
+	if err != nil {
+		l.missed("other chroots: " + shown(err))
+	} else if len(unseen) > 0 {
+		l.missed("other chroots, because this user may not list " + few(unseen))
+	}
 	if l.noGroup == nil {
 		l.compareACLs(ctx)
 	}
+}
+
+// missed notes what could not be seen in ZooKeeper.
+func (l *look) missed(what string) {
+	l.report.ZooKeeper.Missed = append(l.report.ZooKeeper.Missed, what)
 }
 
 // compareACLs finds znodes whose ACL is another one than that of the group's znode.
@@ -346,6 +382,6 @@ func (l *look) compareACLs(ctx context.Context) {
 		return nil
 	})
 	if err != nil {
-		l.report.ZooKeeper.Missed = append(l.report.ZooKeeper.Missed, "ACLs: "+shown(err))
+		l.missed("ACLs: " + shown(err))
 	}
 }

@@ -87,10 +87,10 @@ type Finding struct {
 	More    int        `json:"more,omitempty"`
 	Member  string     `json:"member,omitempty"` // the member with which it goes wrong
 	Text    string     `json:"text"`             // what is wrong
-	Since   *time.Time `json:"since,omitempty"`  // since when, as far as it is known
+	Since   *time.Time `json:"since,omitempty"`  // since when; nil if no source knows it
 	Waiting int64      `json:"waiting"`          // how many messages wait because of it; -1 if that is not known
 	Do      string     `json:"do,omitempty"`
-	Command string     `json:"command,omitempty"` // the command of kiel that mends it, or that shows more
+	Command string     `json:"command,omitempty"` // the command of kiel that mends it, or that shows more; it ends with Sources.Flags
 	Runbook string     `json:"runbook,omitempty"` // the address of the runbook
 }
 
@@ -109,6 +109,7 @@ type Kind string
 // The kinds of findings that are no disagreements.
 const (
 	ZooKeeperUnreachable Kind = "zookeeper-unreachable" // Objects are servers
+	ZooKeeperRefused     Kind = "zookeeper-refused"     // ZooKeeper refuses the group's znodes to the user of this program
 	ServerDown           Kind = "zookeeper-server-down" // Objects are servers
 	KafkaUnreachable     Kind = "kafka-unreachable"     // Objects are brokers
 	GroupRefused         Kind = "group-refused"         // Kafka refuses the group's offsets to the user of this program
@@ -116,15 +117,16 @@ const (
 	TopicMissing         Kind = "topic-missing"         // Objects are topics that Kafka does not have
 	NoGroup              Kind = "no-group"              // the group has no znode here
 	NoMembers            Kind = "no-members"
-	NoOwner              Kind = "no-owner"        // Objects are partitions
-	StandsStill          Kind = "stands-still"    // Objects are partitions of Member
-	FallsBehind          Kind = "falls-behind"    // Objects are partitions of Member
-	OtherTree            Kind = "two-trees"       // Objects are partitions whose offsets were committed in another ZooKeeper tree
-	NewerOwner           Kind = "newer-owner"     // Objects are partitions whose offsets a later owner has committed
-	SiblingChroot        Kind = "sibling-chroot"  // Objects are chroots with a group of this name
-	OffsetsUnknown       Kind = "offsets-unknown" // Objects are partitions of which Kafka does not say how far they are
-	ACLsDiffer           Kind = "acls-differ"     // Objects are znodes
-	HandlerStuck         Kind = "handler-stuck"   // Objects are partitions of Member, which says so itself; likewise the next two
+	NoOwner              Kind = "no-owner"         // Objects are partitions, planned for Member if that is known
+	StandsStill          Kind = "stands-still"     // Objects are partitions of Member
+	FallsBehind          Kind = "falls-behind"     // Objects are partitions of Member
+	ProgressUnknown      Kind = "progress-unknown" // Objects are partitions of Member in which messages wait: nothing says whether it goes on
+	OtherTree            Kind = "two-trees"        // Objects are partitions whose offsets were committed in another ZooKeeper tree
+	NewerOwner           Kind = "newer-owner"      // Objects are partitions whose offsets a later owner has committed
+	SiblingChroot        Kind = "sibling-chroot"   // Objects are chroots with a group of this name
+	OffsetsUnknown       Kind = "offsets-unknown"  // Objects are partitions of which Kafka does not say how far they are
+	ACLsDiffer           Kind = "acls-differ"      // Objects are znodes
+	HandlerStuck         Kind = "handler-stuck"    // Objects are partitions of Member, which says so itself; likewise the next two
 	HandlerFailing       Kind = "handler-failing"
 	MemberTrouble        Kind = "member-trouble"
 	MemberWent           Kind = "member-gone" // Objects are members

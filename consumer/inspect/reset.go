@@ -119,14 +119,15 @@ const notExcluded = "A process that was just about to join, or that left the gro
 
 // resetting is one call of ResetOffsets.
 type resetting struct {
-	in    *Inspector
-	group string
-	reset Reset
-	kafka *kafka
-	topic offsets.Topic
-	place offsets.Place
-	ends  [2]map[kiel.Partition]found // the starts and the ends
-	known map[kiel.Partition]offsets.Stored
+	in     *Inspector
+	group  string
+	reset  Reset
+	kafka  *kafka
+	topic  offsets.Topic
+	place  offsets.Place
+	ends   [2]map[kiel.Partition]found // the starts and the ends
+	known  map[kiel.Partition]offsets.Stored
+	unseen []string // znodes that may be chroots with members
 }
 
 // ResetOffsets stores offsets for a group that nobody uses, with the metadata that members write: topic, tree, cluster, and the numbers that
@@ -162,6 +163,9 @@ func (r *resetting) run(ctx context.Context) (*ResetResult, error) {
 		return nil, err
 	}
 	result := &ResetResult{Version: Version, Group: r.group, Topic: r.reset.Topic, Partitions: []ResetPartition{}, NotExcluded: notExcluded}
+	if len(r.unseen) > 0 {
+		result.NotExcluded += " Members under other chroots: this user may not list " + few(r.unseen) + "."
+	}
 	if err := r.plan(ctx, result); err != nil || !r.reset.Write {
 		return result, err
 	}
@@ -179,11 +183,15 @@ func (r *resetting) run(ctx context.Context) (*ResetResult, error) {
 
 // idle returns an error unless the group exists and has neither members nor claims. It also learns the tree. It looks at this group last.
 func (r *resetting) idle(ctx context.Context) error {
-	if chroots := r.in.siblings(ctx, r.group); len(chroots) > 0 {
-		return operr.Because(ErrInUse, errors.New("a group of this name has members under "+few(chroots)+"; stop them first"))
+	beside, unseen, err := r.in.siblings(ctx, r.group)
+	if err != nil {
+		return err
+	}
+	if r.unseen = unseen; len(beside) > 0 {
+		return operr.Because(ErrInUse, errors.New("a group of this name has members under "+few(chroots(beside))+"; stop them first"))
 	}
 	var members, claims []string
-	err := r.in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
+	err = r.in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
 		if err := inc.Sync(ctx, groupPath(r.group)); err != nil {
 			return err
 		}
@@ -432,8 +440,7 @@ func (r *resetting) lookAgain(ctx context.Context, result *ResetResult) error {
 }
 
 // Release deletes the znode in the place of a partition's claim if it is persistent, and nobody has claimed the partition since it was read;
-// with write false it only reads. See ownership.FindBlock and Delete of what it returns. The members' credentials are needed: an epoch that
-// does not exist is created, and they have to write it.
+// with write false it only reads. See ownership.FindBlock and Delete of what it returns. It leaves no znode.
 func (in *Inspector) Release(ctx context.Context, group string, p kiel.Partition, write bool) (b *ownership.Block, err error) {
 	err = in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
 		if b, err = ownership.FindBlock(ctx, inc, group, p); err != nil || !write {

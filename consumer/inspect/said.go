@@ -1,91 +1,242 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/status"
 )
 
-// askMembers asks the members, and takes over what each knows of its own partitions.
+// askMembers asks the members, and takes over what each knows of the partitions that are its own, or planned for it.
 func (l *look) askMembers(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.in.from.Wait, errLate)
 	defer cancel()
-	l.said, l.report.Answers = ask(ctx, l.group, l.report.Members, l.in.from.Local)
-	type owned struct {
-		topic string
-		id    int32
-		owner string
+	l.said, l.report.Answers = l.in.asker.ask(ctx, l.group, l.report.Members)
+	type of struct {
+		topic  string
+		id     int32
+		member string
 	}
-	known := map[owned]*status.Partition{}
+	known := map[of]*status.Partition{}
 	for i, g := range l.said {
 		if g == nil {
 			continue
 		}
 		for k := range g.Partitions {
 			p := &g.Partitions[k]
-			known[owned{p.Topic, p.Partition, l.report.Members[i].Name}] = p
+			known[of{p.Topic, p.Partition, l.report.Members[i].Name}] = p
 		}
 	}
 	for i := range l.report.Partitions {
 		p := &l.report.Partitions[i]
-		if said := known[owned{p.Topic, p.Partition.Partition, p.Owner}]; said != nil && p.Owner != "" {
+		if said := known[of{p.Topic, p.Partition.Partition, cmp.Or(p.Owner, p.Planned)}]; said != nil {
 			p.Offsets, p.WaitsFor = said.Offsets, status.ShownText(said.WaitsFor)
 		}
 	}
 }
 
-// The stalled handlers that members report: as the library's own warning.
+// kafkaKinds are the kinds of members' errors that come from Kafka.
+var kafkaKinds = []string{"kafka", "broker", "metadata", "fetch", "stall", "throttle", "missing-topic", "offsets", "commit", "audit"}
+
+// began returns when the first of the members' troubles of these kinds began that goes on and is about an object that matches; nil if none does.
+func (l *look) began(match func(about string) bool, kinds ...string) (at *time.Time) {
+	for _, g := range l.said {
+		if g == nil {
+			continue
+		}
+		for i := range g.Troubles {
+			t := &g.Troubles[i]
+			if t.Until != nil || !slices.Contains(kinds, t.Kind) || match != nil && !slices.ContainsFunc(t.About, match) {
+				continue
+			}
+			if at == nil || t.Since.Before(*at) {
+				at = &t.Since
+			}
+		}
+	}
+	return at
+}
+
+// missedSince returns when members have last noticed that a member was gone; nil if none has.
+func (l *look) missedSince(member string) (at *time.Time) {
+	for _, g := range l.said {
+		if g == nil {
+			continue
+		}
+		for i := range g.Changes {
+			if c := &g.Changes[i]; slices.Contains(c.Gone, member) && (at == nil || c.At.After(*at)) {
+				at = &c.At
+			}
+		}
+	}
+	return at
+}
+
+// stalled is after how long a handler that takes nothing counts as stuck: as in the library's own warning.
 const stalled = time.Minute
 
-// findSaid finds what members say of themselves.
-func (l *look) findSaid() {
+// findHandlers finds handlers that stand or fail, as their members say.
+func (l *look) findHandlers() {
+	stuck := map[string][]Partition{}
+	for _, p := range l.report.Partitions {
+		if p.Owner != "" && p.Offsets != nil && p.Offsets.Stalled >= stalled.Seconds() {
+			stuck[p.Owner] = append(stuck[p.Owner], p)
+		}
+	}
+	for _, member := range slices.Sorted(maps.Keys(stuck)) {
+		l.addStuck(member, stuck[member])
+	}
 	for i, g := range l.said {
 		if g == nil {
 			continue
 		}
-		name := l.report.Members[i].Name
-		l.findStalled(name)
 		for _, t := range g.Troubles {
-			if t.Until == nil {
-				l.findTrouble(name, t)
+			if t.Kind == "handler" && t.Until == nil {
+				l.addFailing(l.report.Members[i].Name, t)
 			}
 		}
 	}
 }
 
-// findStalled finds handlers of a member that stand, as it says itself.
-func (l *look) findStalled(member string) {
-	for _, p := range l.report.Partitions {
-		if p.Owner != member || p.Offsets == nil || p.Offsets.Stalled < stalled.Seconds() {
-			continue
-		}
-		since := l.report.At.Add(-time.Duration(p.Offsets.Stalled * float64(time.Second)))
-		f := Finding{
-			Kind: HandlerStuck, Member: member, Since: &since, Waiting: max(p.Offsets.Lag, -1), Runbook: "kielhandlerstuck",
-			Text: fmt.Sprintf("%s says that its handler stands at offset %d", member, p.Offsets.Marked),
-			Do:   "keep a goroutine dump of " + member + ", then restart it", Command: l.command("why", id(p).String()),
-		}
-		l.add(f, id(p).String())
+// addStuck adds a finding about partitions of a member whose handlers stand.
+func (l *look) addStuck(member string, ps []Partition) {
+	f := Finding{
+		Kind: HandlerStuck, Member: member, Waiting: -1, Runbook: "kielhandlerstuck", Command: l.command("why", id(ps[0]).String()),
+		Text: fmt.Sprintf("%s says that its handler stands at offset %d", member, ps[0].Offsets.Marked), Do: "keep a goroutine dump of " + member + ", then restart it",
 	}
+	objects := make([]string, len(ps))
+	for i, p := range ps {
+		objects[i], l.told[id(p)] = id(p).String(), true
+		at := l.report.At.Add(-time.Duration(p.Offsets.Stalled * float64(time.Second)))
+		if f.Since == nil || at.Before(*f.Since) {
+			f.Since = &at
+		}
+		waiting := p.Offsets.Lag
+		if p.Kafka != nil && p.Kafka.Waiting >= 0 {
+			waiting = p.Kafka.Waiting // with those that the handler has
+		}
+		if waiting >= 0 {
+			f.Waiting = max(f.Waiting, 0) + waiting
+		}
+	}
+	l.add(f, objects...)
 }
 
-func (l *look) findTrouble(member string, t status.Trouble) {
+// addFailing adds a finding about a handler that fails.
+func (l *look) addFailing(member string, t status.Trouble) {
 	f := Finding{
-		Kind: MemberTrouble, Member: member, Waiting: -1, Runbook: "kinds-of-errors", Since: &t.Since,
-		Text: fmt.Sprintf("%s has errors of the kind %s: %s", member, status.Shown(t.Kind), status.ShownText(t.Last)),
-		Do:   "see the kind in the runbook, and the log of " + member,
+		Kind: HandlerFailing, Member: member, Since: &t.Since, Runbook: "kielhandlerfailing",
+		Text: fmt.Sprintf("the handler of %s fails, %d times until now: %s", member, t.Count, t.Last),
+		Do:   "mend what the handler needs, or have it put such messages aside and mark them",
 	}
-	if t.Kind == "handler" {
-		f.Kind, f.Runbook = HandlerFailing, "kielhandlerfailing"
-		f.Do = "mend what the handler needs, or have it put such messages aside and mark them"
-		f.Waiting, _ = l.sum(func(p Partition) bool { return slices.Contains(t.About, id(p).String()) })
+	f.Waiting, _ = l.sum(func(p Partition) bool { return p.Owner == member && slices.Contains(t.About, id(p).String()) })
+	for _, about := range t.About {
+		if p, err := kiel.ParsePartition(about); err == nil {
+			l.told[p] = true
+			f.Command = cmp.Or(f.Command, l.command("why", about))
+		}
 	}
 	objects := t.About
 	if len(objects) == 0 {
 		objects = []string{member}
 	}
 	l.add(f, objects...)
+}
+
+// saidTrouble is a trouble of a member.
+type saidTrouble struct {
+	member string
+	status.Trouble
+}
+
+// findTroubles finds what else goes wrong, as members say: one finding for each kind.
+func (l *look) findTroubles() {
+	byKind := map[string][]saidTrouble{}
+	for i, g := range l.said {
+		if g == nil {
+			continue
+		}
+		for _, t := range g.Troubles {
+			if t.Until == nil && t.Kind != "handler" && !l.isFound(t) {
+				byKind[t.Kind] = append(byKind[t.Kind], saidTrouble{l.report.Members[i].Name, t})
+			}
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		l.addTroubles(kind, byKind[kind])
+	}
+}
+
+// addTroubles adds a finding about troubles of one kind.
+func (l *look) addTroubles(kind string, all []saidTrouble) {
+	first := all[0]
+	f := Finding{
+		Kind: MemberTrouble, Since: &first.Since, Runbook: cmp.Or(runbookOf[kind], "kinds-of-errors"),
+		Text: fmt.Sprintf("%s has errors of the kind %s: %s", first.member, kind, first.Last), Do: "see the kind in the runbook, and the log of " + first.member,
+	}
+	objects := first.About
+	if len(all) == 1 {
+		f.Member = first.member
+	}
+	if len(all) > 1 || len(objects) == 0 {
+		objects = nil
+		for _, t := range all {
+			objects = append(objects, t.member)
+			if t.Since.Before(*f.Since) {
+				f.Since = &t.Since
+			}
+		}
+	}
+	if len(all) > 1 {
+		f.Text = fmt.Sprintf("%d members have errors of the kind %s, as %s: %s", len(all), kind, first.member, first.Last)
+	}
+	f.Waiting, _ = l.sum(func(p Partition) bool {
+		return slices.ContainsFunc(all, func(t saidTrouble) bool {
+			return t.member == p.Owner && (len(t.About) == 0 || slices.ContainsFunc(t.About, concerns(id(p).String())))
+		})
+	})
+	l.add(f, objects...)
+}
+
+// concerns returns whether an object is a partition, or its topic.
+func concerns(partition string) func(object string) bool {
+	return func(object string) bool { return object == partition || strings.HasPrefix(partition, object+":") }
+}
+
+// runbookOf has the runbooks of some kinds of members' errors.
+var runbookOf = map[string]string{
+	"session": "kielzookeeperunreachable", "membership": "kielmembershiprefused", "kafka": "kielkafkaunreachable", "commit": "kielcommitsstalled",
+	"stands": "kielhandlerstands", "stuck": "kielhandlerstuck", "held-back": "kielhandlerstuck", "shared": "kielhandledtwice",
+}
+
+// isFound returns whether a finding tells already what a trouble says.
+func (l *look) isFound(t status.Trouble) bool {
+	return slices.ContainsFunc(l.report.Findings, func(f Finding) bool {
+		if slices.Contains(tells[f.Kind], t.Kind) {
+			return true
+		}
+		return slices.Contains(tellsOfObjects[f.Kind], t.Kind) && slices.ContainsFunc(t.About, func(about string) bool {
+			return slices.ContainsFunc(f.Objects, func(o string) bool { return concerns(about)(o) || concerns(o)(about) })
+		})
+	})
+}
+
+// tells has the kinds of troubles that a kind of findings tells, whatever they are about.
+var tells = map[Kind][]string{
+	KafkaUnreachable: kafkaKinds, TopicRefused: {"metadata"}, TopicMissing: {"metadata"},
+	GroupRefused: {"commit", "offsets", "audit"}, OtherTree: {"shared"}, NewerOwner: {"shared"},
+	Kind(status.TopicNobodyAsks): {"topics"}, Kind(status.NoCommonFunction): {"allocation"}, Kind(status.UnreadableRecord): {"records"},
+	Kind(status.UnreadableSet): {"set"}, Kind(status.UnreadableZones): {"zones"}, Kind(status.OddItem): {"items"},
+	Kind(status.PersistentClaim): {"persistent-claim"}, Kind(status.OrphanClaim): {"foreign-claim", "held"}, Kind(status.UnreadableClaim): {"foreign-claim", "held"},
+}
+
+// tellsOfObjects has the kinds of troubles that a kind of findings tells if they are about its objects.
+var tellsOfObjects = map[Kind][]string{
+	TopicRefused: kafkaKinds, TopicMissing: kafkaKinds, OffsetsUnknown: kafkaKinds, HandlerStuck: {"stands", "stuck", "held-back", "unmarked"},
 }

@@ -62,6 +62,34 @@ func (o *KafkaStore) Peek(ctx context.Context, ps []kiel.Partition) (map[kiel.Pa
 	return found, err
 }
 
+// PeekAll reads all committed offsets of the group, in one request.
+func (o *KafkaStore) PeekAll(ctx context.Context) (map[kiel.Partition]Stored, error) {
+	out := map[kiel.Partition]Stored{}
+	err := ask(ctx, o, 1, false, func() func(Coordinator) (*sarama.OffsetFetchResponse, error) {
+		req := o.fetchRequestFor(nil)
+		return func(c Coordinator) (*sarama.OffsetFetchResponse, error) { return c.FetchOffset(req) }
+	}, func(resp *sarama.OffsetFetchResponse) error {
+		if group := resp.GroupError(); group != sarama.ErrNoError && group != sarama.ErrGroupIDNotFound {
+			return group
+		}
+		blocks := resp.Blocks
+		if g := resp.GetGroup(o.Group); g != nil {
+			blocks = g.Blocks
+		}
+		for topic, of := range blocks {
+			for id := range of {
+				p := kiel.Partition{Topic: topic, ID: id}
+				out[p] = readStored(resp, p)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, operr.New("consumer", "read offsets of group", strconv.Quote(o.Group), err)
+	}
+	return out, nil
+}
+
 // fetch reads the committed offsets of ps, in so many attempts. With anew it finds the coordinator anew before the first one, too.
 func (o *KafkaStore) fetch(ctx context.Context, ps []kiel.Partition, attempts int, anew bool) (map[kiel.Partition]Stored, error) {
 	out := make(map[kiel.Partition]Stored, len(ps))
@@ -100,6 +128,11 @@ func (o *KafkaStore) fetchRequest(ps []kiel.Partition) *sarama.OffsetFetchReques
 	for _, p := range ps {
 		byTopic[p.Topic] = append(byTopic[p.Topic], p.ID)
 	}
+	return o.fetchRequestFor(byTopic)
+}
+
+// fetchRequestFor returns a request for partitions by topic; nil asks for all.
+func (o *KafkaStore) fetchRequestFor(byTopic map[string][]int32) *sarama.OffsetFetchRequest {
 	req := sarama.NewOffsetFetchRequest(o.Config.Version, o.Group, byTopic)
 	req.RequireStable = req.Version >= 7 // KIP-447
 	return req

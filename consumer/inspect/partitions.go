@@ -1,0 +1,228 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/status"
+)
+
+// byMember is a finding about partitions of one member.
+type byMember struct {
+	kind   Kind
+	member string
+}
+
+// findPartitions finds partitions that nobody owns, that stand still, that fall behind, and of which that is not known.
+func (l *look) findPartitions() {
+	groups := map[byMember][]Partition{}
+	unknown, why := []string{}, ""
+	for _, p := range l.report.Partitions {
+		if l.unknown(p) {
+			unknown, why = append(unknown, id(p).String()), cmp.Or(why, p.Kafka.Error, "no leader answers")
+		}
+		if kind := l.judge(p); kind != "" {
+			key := byMember{kind, cmp.Or(p.Owner, p.Planned)}
+			groups[key] = append(groups[key], p)
+		}
+	}
+	for key, ps := range groups {
+		l.addPartitions(key, ps)
+	}
+	if len(unknown) > 0 {
+		l.add(Finding{
+			Kind: OffsetsUnknown, Waiting: -1, Runbook: "kielkafkaunreachable", Text: "Kafka does not say how far it is, so nothing can be said of it: " + why,
+			Since: l.began(func(about string) bool { return slices.Contains(unknown, about) }, kafkaKinds...),
+			Do:    "look whether the partition has a leader, and whether this user may see its offsets",
+		}, unknown...)
+	}
+}
+
+// unknown returns whether Kafka has answered, but not about this partition, at all looks.
+func (l *look) unknown(p Partition) bool {
+	if p.Kafka == nil || l.refused != nil || p.Kafka.Error == "" && p.Kafka.End >= 0 {
+		return false
+	}
+	if l.before == nil {
+		return true
+	}
+	end, ok := l.before.ends[id(p)]
+	return !ok || end.err != nil || l.before.stored[id(p)].Err != nil
+}
+
+// judge returns which kind of finding a partition is, "" for none.
+func (l *look) judge(p Partition) Kind {
+	switch {
+	case p.State == status.Free && l.same(p) && l.claimed(p.Topic):
+		return NoOwner
+	case p.State == status.Free && l.python(p.Planned) && l.waits(p) && p.Kafka.Moved == 0:
+		return ProgressUnknown
+	case p.Kafka == nil || p.State != status.Owned || l.before != nil && !l.same(p): // a new owner has just begun
+		return ""
+	case p.Kafka.Tree != "" && l.report.Tree != "" && p.Kafka.Tree != l.report.Tree:
+		return OtherTree
+	case p.Token > 0 && p.Kafka.Token > p.Token && p.Kafka.Tree == l.report.Tree && (l.before == nil || l.before.stored[id(p)].Token > p.Token):
+		return NewerOwner
+	case !l.waits(p) || l.told[id(p)]:
+		return ""
+	}
+	o := p.Kafka
+	switch {
+	case o.Moved == 0 && o.Written > 0:
+		return StandsStill
+	case o.Moved >= 0 && o.Moved < o.Written && o.Oldest != nil && l.older(id(p), *o.Oldest):
+		return FallsBehind
+	case o.Moved == 0 && p.Offsets == nil:
+		return ProgressUnknown
+	default:
+		return ""
+	}
+}
+
+// waits returns whether messages waited at the first of two looks, and how far the partition has come is known at both.
+func (l *look) waits(p Partition) bool {
+	return l.before != nil && p.Kafka != nil && l.before.waiting(id(p)) > 0 && p.Kafka.Waiting >= 0
+}
+
+// python returns whether a member has no record, as those in Python.
+func (l *look) python(member string) bool {
+	return slices.ContainsFunc(l.report.Members, func(m status.Member) bool { return m.Name == member && len(m.Functions) == 0 })
+}
+
+// older returns whether the oldest waiting message was older than the window at both looks, and older at the second.
+func (l *look) older(p kiel.Partition, now time.Time) bool {
+	was, ok := l.before.times[p]
+	if !ok {
+		return false
+	}
+	first, second := l.before.at.Sub(was), l.before.at.Add(l.opts.Window).Sub(now)
+	return first > l.opts.Window && second > first
+}
+
+// claimed returns whether members claim the partitions of a topic: all members have records, and one asks for it. Python's claim nothing.
+func (l *look) claimed(topic string) bool {
+	for _, m := range l.report.Members {
+		if len(m.Functions) == 0 {
+			return false
+		}
+	}
+	unwanted := func(d status.Disagreement) bool {
+		return d.Kind == status.TopicNobodyAsks && slices.Contains(d.Names, topic) || d.Kind == status.NoCommonFunction
+	}
+	return len(l.report.Members) > 0 && !slices.ContainsFunc(l.report.Disagreements, unwanted)
+}
+
+// addPartitions adds a finding about partitions that have the same fault with the same member.
+func (l *look) addPartitions(key byMember, ps []Partition) {
+	f := Finding{Kind: key.kind, Member: key.member, Waiting: -1, Command: l.command("why", id(ps[0]).String())}
+	for _, p := range ps {
+		if p.Kafka == nil {
+			continue
+		}
+		if p.Kafka.Waiting >= 0 {
+			f.Waiting = max(f.Waiting, 0) + p.Kafka.Waiting
+		}
+		if at := since(p); at != nil && (f.Since == nil || at.Before(*f.Since)) {
+			f.Since = at
+		}
+	}
+	l.say(&f, ps)
+	objects := make([]string, len(ps))
+	for i, p := range ps {
+		objects[i] = id(p).String()
+	}
+	l.add(f, objects...)
+}
+
+// say says what a finding about partitions means, and what to do.
+func (l *look) say(f *Finding, ps []Partition) {
+	first := ps[0]
+	switch f.Kind {
+	case StandsStill:
+		f.Text = fmt.Sprintf("stands still in %s at offset %d", f.Member, first.Kafka.Committed) + l.hints(f.Member, ps)
+		f.Do = "keep a goroutine dump of " + f.Member + " and the end of its log (kind=handler: its handler fails), then restart it"
+		f.Runbook = "kielhandlerstuck"
+	case FallsBehind:
+		f.Text = fmt.Sprintf("falls behind in %s: %d of %d new messages were committed in %.0f s", f.Member, moved(ps), written(ps), l.opts.Window.Seconds())
+		f.Do, f.Runbook = "look for what the handler waits for; more members help if a member has several partitions", "kielfallingbehind"
+	case ProgressUnknown:
+		f.Severity = Note
+		f.Text = fmt.Sprintf("messages wait, none was committed and none written in %.0f s: whether %s goes on is not known, it does not say (StatusAddr)",
+			l.opts.Window.Seconds(), f.Member)
+		if first.State == status.Free {
+			f.Text = fmt.Sprintf("messages wait, and none was committed in %.0f s: whether %s goes on is not known, members in Python do not say",
+				l.opts.Window.Seconds(), f.Member)
+		}
+		f.Do, f.Runbook = "look again for longer: what stays the same is stuck", "kielhandlerstuck"
+		f.Command = l.command("doctor", "--window", "2m")
+	case NoOwner:
+		f.Text = "no member has claimed it"
+		f.Do, f.Runbook = "look at the log of the member that is to own it; restart that member", "kielpartitionwithoutowner"
+		if f.Member != "" {
+			f.Text += ", it is planned for " + f.Member
+			f.Do = "look at the log of " + f.Member + "; restart it"
+		}
+		if first.WaitsFor != "" {
+			f.Text += ", which waits for " + first.WaitsFor
+		}
+	case OtherTree:
+		f.Text = fmt.Sprintf("owned by %s, but members of another ZooKeeper tree (%s) have committed its offset: they consume it too, so all is handled twice",
+			f.Member, first.Kafka.Tree)
+		f.Do, f.Runbook = "stop the members of the other tree, or give them another group", "kielhandledtwice"
+		f.Since = l.began(nil, "shared")
+	case NewerOwner:
+		f.Text = fmt.Sprintf("its offset was committed with token %d, which is newer than that of the owner %s", first.Kafka.Token, f.Member)
+		f.Do, f.Runbook = "wait for a session timeout; if it does not end, restart "+f.Member, "kielhandledtwice"
+		f.Since = l.began(nil, "shared")
+	default:
+	}
+}
+
+// hints returns what else is known of partitions that stand still.
+func (l *look) hints(member string, ps []Partition) (text string) {
+	if ps[0].WaitsFor != "" {
+		text = ", and waits for " + ps[0].WaitsFor
+	}
+	if slices.ContainsFunc(l.report.Answers, func(a Answer) bool { return a.Member == member && a.State == Failed }) {
+		text += ", which does not answer"
+	}
+	if len(ps) > 1 && len(ps) == l.owned(member) {
+		text += ", with all its partitions: the process is stopped, cut off from Kafka, or its handlers wait for one thing"
+	}
+	return text
+}
+
+// since returns since when a partition does not go on: when its first waiting message was written, or its owner claimed it if that was later.
+func since(p Partition) *time.Time {
+	at := p.Kafka.Oldest
+	if at != nil && p.State == status.Owned && p.Since != nil && p.Since.After(*at) {
+		return p.Since
+	}
+	return at
+}
+
+// owned returns how many partitions a member owns.
+func (l *look) owned(member string) int {
+	i := slices.IndexFunc(l.report.Members, func(m status.Member) bool { return m.Name == member })
+	if i < 0 {
+		return 0
+	}
+	return l.report.Members[i].Owned
+}
+
+func moved(ps []Partition) (n int64) {
+	for _, p := range ps {
+		n += p.Kafka.Moved
+	}
+	return n
+}
+
+func written(ps []Partition) (n int64) {
+	for _, p := range ps {
+		n += p.Kafka.Written
+	}
+	return n
+}
