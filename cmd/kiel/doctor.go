@@ -106,27 +106,37 @@ func (p printer) finding(f inspect.Finding, r *inspect.Report, width int) {
 	if f.Severity == inspect.Note {
 		mark = p.paint("i", text.FgCyan)
 	}
-	say := f.Text + since(f.Since, r.At)
-	if f.Since == nil && f.Severity == inspect.Problem && f.Kind != inspect.NoGroup {
-		say += ", since when is not known"
-	}
-	switch {
-	case f.Waiting == 1:
-		say += ", 1 waits"
-	case f.Waiting > 1:
-		say += fmt.Sprintf(", %d wait", f.Waiting)
-	}
 	indent := width + 4
-	fmt.Fprintf(p.w, "%s %-*s  %s\n", mark, width, clean(about(f)), wrapped(clean(say), indent))
+	fmt.Fprintf(p.w, "%s %-*s  %s\n", mark, width, clean(about(f)), wrapped(clean(f.Text), indent))
 	do := ""
 	if f.Do != "" {
 		do = wrapped(clean("do: "+f.Do), indent)
 	}
-	for _, more := range []struct{ label, text string }{{"", do}, {"run: ", clean(f.Command)}, {"runbook: ", clean(f.Runbook)}} { // the last two are copied: one line each
+	for _, more := range []struct{ label, text string }{{"", effect(f, r)}, {"", do}, {"run: ", clean(f.Command)}, {"runbook: ", clean(f.Runbook)}} { // the last two are copied: one line each
 		if more.text != "" {
 			fmt.Fprintf(p.w, "%s%s%s\n", strings.Repeat(" ", indent), more.label, more.text)
 		}
 	}
+}
+
+// effect returns since when something is wrong, and what it costs.
+func effect(f inspect.Finding, r *inspect.Report) string {
+	var parts []string
+	switch {
+	case f.Since != nil && f.Kind == inspect.MemberWent:
+		parts = append(parts, fmt.Sprintf("at %s (%s ago)", clock(*f.Since, r.At), age(*f.Since, r.At)))
+	case f.Since != nil:
+		parts = append(parts, fmt.Sprintf("since %s (%s)", clock(*f.Since, r.At), age(*f.Since, r.At)))
+	case f.Severity == inspect.Problem && f.Kind != inspect.NoGroup:
+		parts = append(parts, "since when is not known")
+	}
+	switch {
+	case f.Waiting == 1:
+		parts = append(parts, "1 message waits")
+	case f.Waiting > 1:
+		parts = append(parts, fmt.Sprintf("%d messages wait", f.Waiting))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // about returns the objects of a finding.
@@ -137,6 +147,6 @@ func about(f inspect.Finding) string {
 	case 1:
 		return f.Objects[0]
 	default:
-		return fmt.Sprintf("%s +%d", f.Objects[0], n-1)
+		return fmt.Sprintf("%s +%d more", f.Objects[0], n-1)
 	}
 }

@@ -176,7 +176,7 @@ func TestCommands(t *testing.T) {
 	if err := w.zk.Create("/kiel/groups/demo/owners/orders:2", []byte(`{"owner":"c1"}`)); err != nil {
 		t.Fatal(err)
 	}
-	w.kiel("doctor", "demo", "--window", "1s").wants(t, exitFailed, "! orders:2", "run: kiel release demo orders:2 --zookeeper "+w.hosts+" --kafka ", "#kielpersistentclaim", "1 waits")
+	w.kiel("doctor", "demo", "--window", "1s").wants(t, exitFailed, "! orders:2", "run: kiel release demo orders:2 --zookeeper "+w.hosts+" --kafka ", "#kielpersistentclaim", "since ", ", 1 message waits\n")
 	w.kiel("release", "demo", "orders:2").wants(t, exitOK, "would delete", "--yes")
 	w.kiel("release", "demo", "orders:2", "--yes").wants(t, exitOK, "deleted /kiel/groups/demo/owners/orders:2")
 	w.kiel("release", "demo", "orders:2").wants(t, exitFailed, "nothing is in the place")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kielgo/kiel/status"
@@ -58,6 +59,7 @@ func (l *look) findDisagreements() {
 		case status.NoCommonFunction:
 			f.Waiting, _ = l.sum(func(p Partition) bool { return p.State == status.Free })
 			f.Since = cmp.Or(l.began(nil, "allocation"), l.joined(d.Names))
+			f.Text = l.mismatch(d.Names)
 			f.Command = l.command("describe", "--section", "members")
 		case status.PersistentMember, status.UnreadableRecord, status.OtherCluster:
 			f.Since = l.joined(d.Names)
@@ -66,6 +68,23 @@ func (l *look) findDisagreements() {
 		l.add(f, d.Names...)
 		l.report.Findings[len(l.report.Findings)-1].More += d.More
 	}
+}
+
+// mismatch says which functions members run that can't run those of the others.
+func (l *look) mismatch(names []string) string {
+	functions := func(match func(string) bool) string {
+		var all []string
+		for _, m := range l.report.Members {
+			if match(m.Name) {
+				all = append(all, cmp.Or(strings.Join(m.Functions, ","), "roundrobin/1"))
+			}
+		}
+		slices.Sort(all)
+		return few(slices.Compact(all))
+	}
+	these := func(name string) bool { return slices.Contains(names, name) }
+	return fmt.Sprintf("can run %s, the others %s: there is no function that all can run, so no new mapping is applied. New members get nothing, and "+
+		"partitions of members that go have no owner", functions(these), functions(func(name string) bool { return !these(name) }))
 }
 
 // orphaned returns since when the owner of a claim is no member: since it was missed or, if it has joined again in another session, since then.

@@ -181,7 +181,7 @@ func (l *look) findKafkaAway() {
 func (l *look) findTrees() {
 	if l.noGroup != nil {
 		l.add(Finding{
-			Kind: NoGroup, Waiting: -1, Runbook: "kielmembersapart", Do: "look at the members' names of the group, of the chroot and of the servers, which must be the same",
+			Kind: NoGroup, Waiting: -1, Runbook: "kielmembersapart", Do: "start members. If some run, their log says what they wait for (a topic that is missing or refused), or they have other names of the group, the chroot or the servers",
 			Text: "there is no group of this name under " + l.in.chroot() + ": no member has ever joined it here", Command: words(append([]string{"kiel", "groups"}, l.flags...)),
 		}, l.group)
 	}

@@ -26,6 +26,9 @@ func (l *look) findPartitions() {
 		}
 		if kind := l.judge(p); kind != "" {
 			key := byMember{kind, cmp.Or(p.Owner, p.Planned)}
+			if kind == OtherTree {
+				key.member = "" // one finding of all members
+			}
 			groups[key] = append(groups[key], p)
 		}
 	}
@@ -145,6 +148,9 @@ func (l *look) say(f *Finding, ps []Partition) {
 		f.Text = fmt.Sprintf("stands still in %s at offset %d", f.Member, first.Kafka.Committed) + l.hints(f.Member, ps)
 		f.Do = "keep a goroutine dump of " + f.Member + " and the end of its log (kind=handler: its handler fails), then restart it"
 		f.Runbook = "kielhandlerstuck"
+		if l.silent(f.Member) {
+			f.Do = "see whether its process runs, and whether it is stopped. One that is gone needs nothing: when its session ends, others go on"
+		}
 	case FallsBehind:
 		f.Text = fmt.Sprintf("falls behind in %s: %d of %d new messages were committed in %.0f s", f.Member, moved(ps), written(ps), l.opts.Window.Seconds())
 		f.Do, f.Runbook = "look for what the handler waits for; more members help if a member has several partitions", "kielfallingbehind"
@@ -165,14 +171,19 @@ func (l *look) say(f *Finding, ps []Partition) {
 			f.Text += ", it is planned for " + f.Member
 			f.Do = "look at the log of " + f.Member + "; restart it"
 		}
+		f.Since = cmp.Or(l.began(func(about string) bool { return about == id(first).String() }, claimKinds...), f.Since)
 		if first.WaitsFor != "" {
 			f.Text += ", which waits for " + first.WaitsFor
 		}
 	case OtherTree:
 		f.Text = fmt.Sprintf("owned by %s, but members of another ZooKeeper tree (%s) have committed its offset: they consume it too, so all is handled twice",
-			f.Member, first.Kafka.Tree)
+			few(owners(ps)), first.Kafka.Tree)
 		f.Do, f.Runbook = "stop the members of the other tree, or give them another group", "kielhandledtwice"
 		f.Since = l.began(nil, "shared")
+		if len(l.siblings) > 0 {
+			f.Since = cmp.Or(f.Since, l.besideSince())
+			f.Command = l.commandIn(l.siblings[0].chroot, "describe")
+		}
 	case NewerOwner:
 		f.Text = fmt.Sprintf("its offset was committed with token %d, which is newer than that of the owner %s", first.Kafka.Token, f.Member)
 		f.Do, f.Runbook = "wait for a session timeout; if it does not end, restart "+f.Member, "kielhandledtwice"
@@ -181,18 +192,38 @@ func (l *look) say(f *Finding, ps []Partition) {
 	}
 }
 
+// owners returns who owns partitions.
+func owners(ps []Partition) (names []string) {
+	for _, p := range ps {
+		names = append(names, p.Owner)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // hints returns what else is known of partitions that stand still.
 func (l *look) hints(member string, ps []Partition) (text string) {
 	if ps[0].WaitsFor != "" {
-		text = ", and waits for " + ps[0].WaitsFor
+		text = ", waiting for " + ps[0].WaitsFor
 	}
-	if slices.ContainsFunc(l.report.Answers, func(a Answer) bool { return a.Member == member && a.State == Failed }) {
-		text += ", which does not answer"
+	all, silent := len(ps) > 1 && len(ps) == l.owned(member), l.silent(member)
+	switch {
+	case silent && all:
+		return text + ", as do all its partitions, and it does not answer: the process is gone or stopped"
+	case silent:
+		return text + ", and does not answer"
+	case all && ps[0].Offsets != nil:
+		return text + ", as do all its partitions: its handlers wait for one thing"
+	case all:
+		return text + ", as do all its partitions: the process is stopped, cut off from Kafka, or its handlers wait for one thing"
+	default:
+		return text
 	}
-	if len(ps) > 1 && len(ps) == l.owned(member) {
-		text += ", with all its partitions: the process is stopped, cut off from Kafka, or its handlers wait for one thing"
-	}
-	return text
+}
+
+// silent returns whether a member was asked and has not answered.
+func (l *look) silent(member string) bool {
+	return slices.ContainsFunc(l.report.Answers, func(a Answer) bool { return a.Member == member && a.State == Failed && a.Error != errLocal.Error() })
 }
 
 // since returns since when a partition does not go on: when its first waiting message was written, or its owner claimed it if that was later.

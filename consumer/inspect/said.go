@@ -44,6 +44,9 @@ func (l *look) askMembers(ctx context.Context) {
 // kafkaKinds are the kinds of members' errors that come from Kafka.
 var kafkaKinds = []string{"kafka", "broker", "metadata", "fetch", "stall", "throttle", "missing-topic", "offsets", "commit", "audit"}
 
+// claimKinds are the kinds of members' errors that come from claims.
+var claimKinds = []string{"claim", "verify", "vanished", "room", "unclaimed"}
+
 // began returns when the first of the members' troubles of these kinds began that goes on and is about an object that matches; nil if none does.
 func (l *look) began(match func(about string) bool, kinds ...string) (at *time.Time) {
 	for _, g := range l.said {
@@ -239,4 +242,5 @@ var tells = map[Kind][]string{
 // tellsOfObjects has the kinds of troubles that a kind of findings tells if they are about its objects.
 var tellsOfObjects = map[Kind][]string{
 	TopicRefused: kafkaKinds, TopicMissing: kafkaKinds, OffsetsUnknown: kafkaKinds, HandlerStuck: {"stands", "stuck", "held-back", "unmarked"},
+	NoOwner: claimKinds, Kind(status.PersistentClaim): claimKinds, Kind(status.OrphanClaim): claimKinds, Kind(status.UnreadableClaim): claimKinds,
 }

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,7 +203,7 @@ func TestInspectTwoChroots(t *testing.T) {
 			f.Since == nil || f.Since.Sub(began).Abs() > 15*time.Second {
 			t.Errorf("%+v", f)
 		}
-		if f = find(inspect.OtherTree); f.Member != "a" || f.Since != nil || f.Command == "" || f.Do == "" {
+		if f = find(inspect.OtherTree); !strings.Contains(f.Text, "owned by a") || f.Since == nil || f.Command != "kiel describe g --zookeeper "+zktest.VirtualAddress+"/staging" || f.Do == "" {
 			t.Errorf("%+v", f)
 		}
 		quit(a, b)
