@@ -76,7 +76,8 @@ func TestInspect(t *testing.T) {
 			Functions: []string{"range/1"}, Topics: []string{"^v.*", "t"}, Planned: 3,
 		}})
 		equal(w, g.Partitions, []status.Partition{
-			{Topic: "t", State: status.Free, Planned: "a"}, {Topic: "t", Partition: 9, State: status.Free, Planned: "a", Zone: "z"},
+			{Topic: "t", State: status.Free, Planned: "a"},
+			{Topic: "t", Partition: 9, State: status.Free, Planned: "a", Zone: "z"},
 			{Topic: "t", Partition: 10, State: status.Free, Planned: "a"},
 		})
 		if g.Source != status.SourceZooKeeper || g.Self != nil || g.Mapping != nil || len(g.Disagreements)+len(g.Changes)+len(g.Troubles) != 0 {

@@ -38,7 +38,7 @@ func (l *look) findPartitions() {
 	if len(unknown) > 0 {
 		l.add(Finding{
 			Kind: OffsetsUnknown, Waiting: -1, Runbook: "kielkafkaunreachable", Text: "Kafka does not say how far it is, so nothing can be said of it: " + why,
-			Since: l.began(func(about string) bool { return slices.Contains(unknown, about) }, kafkaKinds...),
+			Since: l.began(func(about string) bool { return slices.Contains(unknown, about) }, kafkaKinds()...),
 			Do:    "look whether the partition has a leader, and whether this user may see its offsets",
 		}, unknown...)
 	}
@@ -171,7 +171,7 @@ func (l *look) say(f *Finding, ps []Partition) {
 			f.Text += ", it is planned for " + f.Member
 			f.Do = "look at the log of " + f.Member + "; restart it"
 		}
-		f.Since = cmp.Or(l.began(func(about string) bool { return about == id(first).String() }, claimKinds...), f.Since)
+		f.Since = cmp.Or(l.began(func(about string) bool { return about == id(first).String() }, claimKinds()...), f.Since)
 		if first.WaitsFor != "" {
 			f.Text += ", which waits for " + first.WaitsFor
 		}

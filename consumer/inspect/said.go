@@ -42,10 +42,12 @@ func (l *look) askMembers(ctx context.Context) {
 }
 
 // kafkaKinds are the kinds of members' errors that come from Kafka.
-var kafkaKinds = []string{"kafka", "broker", "metadata", "fetch", "stall", "throttle", "missing-topic", "offsets", "commit", "audit"}
+func kafkaKinds() []string {
+	return []string{"kafka", "broker", "metadata", "fetch", "stall", "throttle", "missing-topic", "offsets", "commit", "audit"}
+}
 
 // claimKinds are the kinds of members' errors that come from claims.
-var claimKinds = []string{"claim", "verify", "vanished", "room", "unclaimed"}
+func claimKinds() []string { return []string{"claim", "verify", "vanished", "room", "unclaimed"} }
 
 // began returns when the first of the members' troubles of these kinds began that goes on and is about an object that matches; nil if none does.
 func (l *look) began(match func(about string) bool, kinds ...string) (at *time.Time) {
@@ -180,7 +182,7 @@ func (l *look) findTroubles() {
 func (l *look) addTroubles(kind string, all []saidTrouble) {
 	first := all[0]
 	f := Finding{
-		Kind: MemberTrouble, Since: &first.Since, Runbook: cmp.Or(runbookOf[kind], "kinds-of-errors"),
+		Kind: MemberTrouble, Since: &first.Since, Runbook: runbookOf(kind),
 		Text: fmt.Sprintf("%s has errors of the kind %s: %s", first.member, kind, first.Last), Do: "see the kind in the runbook, and the log of " + first.member,
 	}
 	objects := first.About
@@ -212,35 +214,84 @@ func concerns(partition string) func(object string) bool {
 	return func(object string) bool { return object == partition || strings.HasPrefix(partition, object+":") }
 }
 
-// runbookOf has the runbooks of some kinds of members' errors.
-var runbookOf = map[string]string{
-	"session": "kielzookeeperunreachable", "membership": "kielmembershiprefused", "kafka": "kielkafkaunreachable", "commit": "kielcommitsstalled",
-	"stands": "kielhandlerstands", "stuck": "kielhandlerstuck", "held-back": "kielhandlerstuck", "shared": "kielhandledtwice",
+// runbookOf returns the runbook of a kind of members' errors.
+func runbookOf(kind string) string {
+	switch kind {
+	case "session":
+		return "kielzookeeperunreachable"
+	case "membership":
+		return "kielmembershiprefused"
+	case "kafka":
+		return "kielkafkaunreachable"
+	case "commit":
+		return "kielcommitsstalled"
+	case "stands":
+		return "kielhandlerstands"
+	case "stuck", "held-back":
+		return "kielhandlerstuck"
+	case "shared":
+		return "kielhandledtwice"
+	default:
+		return "kinds-of-errors"
+	}
 }
 
 // isFound returns whether a finding tells already what a trouble says.
 func (l *look) isFound(t status.Trouble) bool {
 	return slices.ContainsFunc(l.report.Findings, func(f Finding) bool {
-		if slices.Contains(tells[f.Kind], t.Kind) {
+		if slices.Contains(tells(f.Kind), t.Kind) {
 			return true
 		}
-		return slices.Contains(tellsOfObjects[f.Kind], t.Kind) && slices.ContainsFunc(t.About, func(about string) bool {
+		return slices.Contains(tellsOfObjects(f.Kind), t.Kind) && slices.ContainsFunc(t.About, func(about string) bool {
 			return slices.ContainsFunc(f.Objects, func(o string) bool { return concerns(about)(o) || concerns(o)(about) })
 		})
 	})
 }
 
-// tells has the kinds of troubles that a kind of findings tells, whatever they are about.
-var tells = map[Kind][]string{
-	KafkaUnreachable: kafkaKinds, TopicRefused: {"metadata"}, TopicMissing: {"metadata"},
-	GroupRefused: {"commit", "offsets", "audit"}, OtherTree: {"shared"}, NewerOwner: {"shared"},
-	Kind(status.TopicNobodyAsks): {"topics"}, Kind(status.NoCommonFunction): {"allocation"}, Kind(status.UnreadableRecord): {"records"},
-	Kind(status.UnreadableSet): {"set"}, Kind(status.UnreadableZones): {"zones"}, Kind(status.OddItem): {"items"},
-	Kind(status.PersistentClaim): {"persistent-claim"}, Kind(status.OrphanClaim): {"foreign-claim", "held"}, Kind(status.UnreadableClaim): {"foreign-claim", "held"},
+// tells returns the kinds of troubles that a finding tells, whatever they are about.
+func tells(kind Kind) []string {
+	switch kind {
+	case KafkaUnreachable:
+		return kafkaKinds()
+	case TopicRefused, TopicMissing:
+		return []string{"metadata"}
+	case GroupRefused:
+		return []string{"commit", "offsets", "audit"}
+	case OtherTree, NewerOwner:
+		return []string{"shared"}
+	}
+	switch status.DisagreementKind(kind) {
+	case status.TopicNobodyAsks:
+		return []string{"topics"}
+	case status.NoCommonFunction:
+		return []string{"allocation"}
+	case status.UnreadableRecord:
+		return []string{"records"}
+	case status.UnreadableSet:
+		return []string{"set"}
+	case status.UnreadableZones:
+		return []string{"zones"}
+	case status.OddItem:
+		return []string{"items"}
+	case status.PersistentClaim:
+		return []string{"persistent-claim"}
+	case status.OrphanClaim, status.UnreadableClaim:
+		return []string{"foreign-claim", "held"}
+	default:
+		return nil
+	}
 }
 
-// tellsOfObjects has the kinds of troubles that a kind of findings tells if they are about its objects.
-var tellsOfObjects = map[Kind][]string{
-	TopicRefused: kafkaKinds, TopicMissing: kafkaKinds, OffsetsUnknown: kafkaKinds, HandlerStuck: {"stands", "stuck", "held-back", "unmarked"},
-	NoOwner: claimKinds, Kind(status.PersistentClaim): claimKinds, Kind(status.OrphanClaim): claimKinds, Kind(status.UnreadableClaim): claimKinds,
+// tellsOfObjects returns the kinds of troubles that a finding tells if they are about its objects.
+func tellsOfObjects(kind Kind) []string {
+	switch kind {
+	case TopicRefused, TopicMissing, OffsetsUnknown:
+		return kafkaKinds()
+	case HandlerStuck:
+		return []string{"stands", "stuck", "held-back", "unmarked"}
+	case NoOwner, Kind(status.PersistentClaim), Kind(status.OrphanClaim), Kind(status.UnreadableClaim):
+		return claimKinds()
+	default:
+		return nil
+	}
 }
