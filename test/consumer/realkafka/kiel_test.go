@@ -2,6 +2,7 @@ package realkafka_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/inspect"
+	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/servers"
 )
 
@@ -71,6 +73,28 @@ func (k *installed) producing(partitions ...int32) (stop func()) {
 	return func() { close(ends); <-ended }
 }
 
+// releases deletes a znode in the place of a claim that nobody has ever made, and checks that it leaves no epoch.
+func (k *installed) releases(partition string) {
+	k.t.Helper()
+	s, err := session.Start(k.t.Context(), strings.Split(k.zookeeper, ","), session.Options{})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer s.Close(context.WithoutCancel(k.t.Context())) //nolint:errcheck // the test is over
+	inc, err := s.Incarnation(k.t.Context())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if _, err := inc.Create(k.t.Context(), "/kiel/groups/g/owners/"+partition, nil, session.Persistent); err != nil {
+		k.t.Fatal(err)
+	}
+	k.wants(0, "deleted", "release", "g", partition, "--yes")
+	k.wants(1, "", "release", "g", partition, "--yes")
+	if exists, _, err := inc.Exists(k.t.Context(), "/kiel/groups/g/epochs/"+partition); exists || err != nil {
+		k.t.Errorf("an epoch is left: %v, %v", exists, err)
+	}
+}
+
 // On real servers kiel finds a handler that hangs, resets offsets when the members have gone, and says that the quorum is lost.
 func TestKielOnRealServers(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Servers: 3, TickTime: time.Second})
@@ -111,6 +135,7 @@ func TestKielOnRealServers(t *testing.T) {
 	c.leave()
 	k.wants(0, "stored", reset...)
 	k.wants(0, "a reset", "offsets", "show", "g")
+	k.releases("orders:99")
 	for _, node := range zk.Nodes()[:2] {
 		node.Kill()
 	}
