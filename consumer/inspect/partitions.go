@@ -59,7 +59,7 @@ func (l *look) unknown(p Partition) bool {
 // judge returns which kind of finding a partition is, "" for none.
 func (l *look) judge(p Partition) Kind {
 	switch {
-	case p.State == status.Free && l.same(p) && l.claimed(p.Topic):
+	case p.State == status.Free && l.same(p) && l.claimed(p):
 		return NoOwner
 	case p.State == status.Free && l.python(p.Planned) && l.waits(p) && p.Kafka.Moved == 0:
 		return ProgressUnknown
@@ -105,17 +105,19 @@ func (l *look) older(p kiel.Partition, now time.Time) bool {
 	return first > l.opts.Window && second > first
 }
 
-// claimed returns whether members claim the partitions of a topic: all members have records, and one asks for it. Python's claim nothing.
-func (l *look) claimed(topic string) bool {
-	for _, m := range l.report.Members {
-		if len(m.Functions) == 0 {
-			return false
-		}
-	}
+// claimed returns whether a partition is to be claimed: a member asks for its topic, there is a mapping, and the member that has it there is
+// none in Python. Those claim nothing. If the mapping is not known here, there must be none in Python at all.
+func (l *look) claimed(p Partition) bool {
 	unwanted := func(d status.Disagreement) bool {
-		return d.Kind == status.TopicNobodyAsks && slices.Contains(d.Names, topic) || d.Kind == status.NoCommonFunction
+		return d.Kind == status.TopicNobodyAsks && slices.Contains(d.Names, p.Topic) || d.Kind == status.NoCommonFunction
 	}
-	return len(l.report.Members) > 0 && !slices.ContainsFunc(l.report.Disagreements, unwanted)
+	if len(l.report.Members) == 0 || slices.ContainsFunc(l.report.Disagreements, unwanted) {
+		return false
+	}
+	if p.Planned != "" {
+		return !l.python(p.Planned)
+	}
+	return !slices.ContainsFunc(l.report.Members, func(m status.Member) bool { return len(m.Functions) == 0 })
 }
 
 // addPartitions adds a finding about partitions that have the same fault with the same member.
@@ -165,16 +167,7 @@ func (l *look) say(f *Finding, ps []Partition) {
 		f.Do, f.Runbook = "look again for longer: what stays the same is stuck", "kielhandlerstuck"
 		f.Command = l.command("doctor", "--window", "2m")
 	case NoOwner:
-		f.Text = "no member has claimed it"
-		f.Do, f.Runbook = "look at the log of the member that is to own it; restart that member", "kielpartitionwithoutowner"
-		if f.Member != "" {
-			f.Text += ", it is planned for " + f.Member
-			f.Do = "look at the log of " + f.Member + "; restart it"
-		}
-		f.Since = cmp.Or(l.began(func(about string) bool { return about == id(first).String() }, claimKinds()...), f.Since)
-		if first.WaitsFor != "" {
-			f.Text += ", which waits for " + first.WaitsFor
-		}
+		l.sayUnowned(f, first)
 	case OtherTree:
 		f.Text = fmt.Sprintf("owned by %s, but members of another ZooKeeper tree (%s) have committed its offset: they consume it too, so all is handled twice",
 			few(owners(ps)), first.Kafka.Tree)
@@ -189,6 +182,25 @@ func (l *look) say(f *Finding, ps []Partition) {
 		f.Do, f.Runbook = "wait for a session timeout; if it does not end, restart "+f.Member, "kielhandledtwice"
 		f.Since = l.began(nil, "shared")
 	default:
+	}
+}
+
+// sayUnowned says what it means that a member has not claimed partitions, of which first is one.
+func (l *look) sayUnowned(f *Finding, first Partition) {
+	f.Since = cmp.Or(l.began(func(about string) bool { return about == id(first).String() }, claimKinds()...), f.Since)
+	f.Text, f.Runbook = "no member has claimed it", "kielpartitionwithoutowner"
+	f.Do = "look at the logs of the members; restart the one that is to own it"
+	if f.Member != "" {
+		f.Text += ", it is planned for " + f.Member
+		f.Do = "look at the log of " + f.Member + "; restart it"
+	}
+	ignored := slices.ContainsFunc(l.report.Disagreements, func(d status.Disagreement) bool { return d.Kind == status.TopicsIgnored })
+	if ignored && !slices.Contains(l.askFor(first.Topic), f.Member) {
+		f.Text += ", which does not ask for the topic: beside members without a record, as those in Python, all topics are divided among all"
+		f.Do = "stop the members in Python, or have all members ask for the same topics"
+	}
+	if first.WaitsFor != "" {
+		f.Text += "; it waits for " + first.WaitsFor
 	}
 }
 

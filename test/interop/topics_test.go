@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/consumer/inspect"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/wait"
 )
@@ -231,6 +234,44 @@ func TestConsumersBesidePython(t *testing.T) {
 			t.Errorf("nothing of another topic falls to %s", c.name)
 		}
 	}
+	g.inspect(kafka.ListenAddrs(), want, map[string][]string{a.name: a.refused(), b.name: b.refused()})
 	g.leave(python)
 	each()
+}
+
+// inspect checks what package inspect says from outside: whose partitions are planned for whom, as Python has computed it, and which of those
+// that are planned for members in Go have no owner. What Python has is no problem.
+func (g *group) inspect(brokers []string, planned map[string]map[string][]int32, unowned map[string][]string) {
+	g.t.Helper()
+	in, err := inspect.Open(g.t.Context(), inspect.Sources{Servers: []string{g.zk}, Brokers: brokers})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer in.Close(context.WithoutCancel(g.t.Context())) //nolint:errcheck // the test says what is wrong
+	report, err := in.Look(g.t.Context(), g.name, inspect.Options{Window: 500 * time.Millisecond})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	got := map[string]map[string][]int32{}
+	for _, p := range report.Partitions {
+		if got[p.Planned] == nil {
+			got[p.Planned] = map[string][]int32{}
+		}
+		got[p.Planned][p.Topic] = append(got[p.Planned][p.Topic], p.Partition.Partition)
+	}
+	if !reflect.DeepEqual(got, planned) {
+		g.t.Errorf("planned %v, want %v", got, planned)
+	}
+	for _, f := range report.Findings {
+		if f.Severity != inspect.Problem {
+			continue
+		}
+		if f.Kind != inspect.NoOwner || !slices.Equal(f.Objects, unowned[f.Member]) || !strings.Contains(f.Text, "does not ask for the topic") {
+			g.t.Errorf("%+v", f)
+		}
+		delete(unowned, f.Member)
+	}
+	if len(unowned) > 0 {
+		g.t.Errorf("not found: %v, in %+v", unowned, report.Findings)
+	}
 }
