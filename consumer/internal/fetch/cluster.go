@@ -3,9 +3,11 @@ package fetch
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 )
 
 // Node is a broker.
@@ -27,7 +29,7 @@ type Cluster interface {
 	Range(topic string, partition int32) (start, end int64, err error)
 	// Ends returns the offsets after the last readable messages of partitions, by one request to each of their leaders, and another
 	// one to leaders that have moved. Partitions for which there is no answer are missing.
-	Ends(ps []key) map[key]int64
+	Ends(ps []kiel.Partition) map[kiel.Partition]int64
 }
 
 // ClusterOf returns a Cluster that asks a client. A Fetcher fetches on connections of its own, so requests of the client never
@@ -64,63 +66,29 @@ func (c clientCluster) Range(topic string, partition int32) (start, end int64, e
 }
 
 // Ends asks once more, with fresh metadata, for what the leaders that the client knows do not answer.
-func (c clientCluster) Ends(ps []key) map[key]int64 {
-	out := map[key]int64{}
-	c.addEnds(out, ps)
-	var missing []key
-	topics := map[string]bool{}
-	for _, k := range ps {
-		if _, ok := out[k]; !ok {
-			missing, topics[k.topic] = append(missing, k), true
-		}
+func (c clientCluster) Ends(ps []kiel.Partition) map[kiel.Partition]int64 {
+	open := map[kiel.Partition]int64{}
+	for _, p := range ps {
+		open[p] = sarama.OffsetNewest
 	}
-	if len(missing) > 0 && c.client.RefreshMetadata(slices.Collect(maps.Keys(topics))...) == nil {
-		c.addEnds(out, missing)
+	out := map[kiel.Partition]int64{}
+	c.addEnds(out, open)
+	missing := map[string]bool{}
+	for p := range open {
+		missing[p.Topic] = true
+	}
+	if len(missing) > 0 && c.client.RefreshMetadata(slices.Collect(maps.Keys(missing))...) == nil {
+		c.addEnds(out, open)
 	}
 	return out
 }
 
-// addEnds asks the leaders for ends, and adds the answers to out.
-func (c clientCluster) addEnds(out map[key]int64, ps []key) {
-	var (
-		all sync.WaitGroup
-		mu  sync.Mutex
-	)
-	for leader, request := range c.endRequests(ps) {
-		all.Go(func() {
-			answer, err := leader.GetAvailableOffsets(request)
-			if err != nil {
-				_ = leader.Close() // the client opens it again
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for topic, blocks := range answer.Blocks {
-				for id, block := range blocks {
-					if block.Err == sarama.ErrNoError && len(block.Offsets) > 0 {
-						out[key{topic, id}] = block.Offsets[0]
-					}
-				}
-			}
-		})
-	}
-	all.Wait()
-}
-
-// endRequests returns a request for ends for each leader, as the client knows them.
-func (c clientCluster) endRequests(ps []key) map[*sarama.Broker]*sarama.OffsetRequest {
-	config := c.client.Config()
-	requests := map[*sarama.Broker]*sarama.OffsetRequest{}
-	for _, k := range ps {
-		leader, err := c.client.Leader(k.topic, k.id)
-		if err != nil {
-			continue
+// addEnds asks the leaders for the ends of open partitions, and moves those that are answered to out.
+func (c clientCluster) addEnds(out, open map[kiel.Partition]int64) {
+	for p, l := range kafkaconn.ListOffsets(c.client, open) {
+		if l.Err == nil && l.Offset >= 0 {
+			out[p] = l.Offset
+			delete(open, p)
 		}
-		if requests[leader] == nil {
-			requests[leader] = sarama.NewOffsetRequest(config.Version)
-			requests[leader].IsolationLevel = config.Consumer.IsolationLevel
-		}
-		requests[leader].AddBlock(k.topic, k.id, sarama.OffsetNewest, 1)
 	}
-	return requests
 }

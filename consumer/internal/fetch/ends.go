@@ -3,6 +3,8 @@ package fetch
 import (
 	"context"
 	"time"
+
+	"github.com/kielgo/kiel"
 )
 
 const (
@@ -61,10 +63,10 @@ func (p *Partition) refreshEnd(wait time.Duration) (read <-chan struct{}, left t
 	case !f.running || now.Before(e.again) || !f.settings.Reachable():
 		return nil, 0
 	}
-	var old []key
+	var old []kiel.Partition
 	for k, other := range f.open {
 		if other.isOutdated(now, endAge/2) { // the others would be asked for soon
-			old = append(old, k)
+			old = append(old, k.partition())
 		}
 	}
 	e.reading, e.began = make(chan struct{}), now
@@ -85,7 +87,7 @@ func (p *Partition) isOutdated(now time.Time, age time.Duration) bool {
 }
 
 // readEnds asks Kafka for the ends of partitions, and stores them. It blocks, in a goroutine of its own.
-func (f *Fetcher) readEnds(ps []key, began time.Time) {
+func (f *Fetcher) readEnds(ps []kiel.Partition, began time.Time) {
 	found := f.cluster.Ends(ps)
 	f.mu.Lock()
 	defer f.unlock()
@@ -99,9 +101,9 @@ func (f *Fetcher) readEnds(ps []key, began time.Time) {
 }
 
 // storeEnds stores ends that were asked for at began. The fetcher's mu is held.
-func (f *Fetcher) storeEnds(found map[key]int64, began, now time.Time) {
-	for k, end := range found {
-		if p := f.open[k]; p != nil && !p.endAt.After(began) { // else a later answer has it
+func (f *Fetcher) storeEnds(found map[kiel.Partition]int64, began, now time.Time) {
+	for at, end := range found {
+		if p := f.open[key{at.Topic, at.ID}]; p != nil && !p.endAt.After(began) { // else a later answer has it
 			p.listed, p.listedAt = end, now
 			if !now.After(p.endAt) { // in one instant of a coarse clock
 				p.listedAt = p.endAt.Add(1)
@@ -134,7 +136,7 @@ func (p *Partition) recheck(ifShort bool) <-chan struct{} {
 	read, began := make(chan struct{}), time.Now()
 	f.all.Go(func() {
 		defer close(read)
-		found := f.cluster.Ends([]key{p.key})
+		found := f.cluster.Ends([]kiel.Partition{p.partition()})
 		f.mu.Lock()
 		defer f.unlock()
 		f.storeEnds(found, began, time.Now())

@@ -15,6 +15,8 @@ import (
 	"github.com/IBM/sarama"
 	gometrics "github.com/rcrowley/go-metrics"
 	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel"
 )
 
 func TestMain(m *testing.M) {
@@ -181,13 +183,13 @@ func (c *fakeCluster) Range(topic string, id int32) (start, end int64, err error
 }
 
 // Ends answers for the partitions whose leader is up.
-func (c *fakeCluster) Ends(ps []key) map[key]int64 {
-	out := map[key]int64{}
+func (c *fakeCluster) Ends(ps []kiel.Partition) map[kiel.Partition]int64 {
+	out := map[kiel.Partition]int64{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, k := range ps {
-		if l := c.logs[k]; !c.down[l.leader] {
-			out[k] = l.endAt(l.leader, c.committed)
+	for _, p := range ps {
+		if l := c.logs[key{p.Topic, p.ID}]; !c.down[l.leader] {
+			out[p] = l.endAt(l.leader, c.committed)
 		}
 	}
 	c.ends = append(c.ends, len(ps))

@@ -20,7 +20,8 @@ type key struct {
 	id    int32
 }
 
-func (k key) String() string { return kiel.Partition{Topic: k.topic, ID: k.id}.String() }
+func (k key) partition() kiel.Partition { return kiel.Partition{Topic: k.topic, ID: k.id} }
+func (k key) String() string            { return k.partition().String() }
 
 // Fetcher reads partitions.
 type Fetcher struct {
