@@ -259,6 +259,7 @@ func tells(kind Kind) []string {
 		return []string{"commit", "offsets", "audit"}
 	case OtherTree, NewerOwner:
 		return []string{"shared"}
+	default: // a disagreement, or none tells it
 	}
 	switch status.DisagreementKind(kind) {
 	case status.TopicNobodyAsks:

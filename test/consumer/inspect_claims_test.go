@@ -168,7 +168,7 @@ func TestInspectPythonMember(t *testing.T) {
 			t.Fatalf("%+v", report.Partitions)
 		}
 		finds(t, report, wantFinding{
-			kind: inspect.ProgressUnknown, object: report.Partitions[i].Topic + ":" + string('0'+rune(report.Partitions[i].Partition.Partition)), member: "py",
+			kind: inspect.ProgressUnknown, object: report.Partitions[i].Topic + ":" + string('0'+report.Partitions[i].Partition.Partition), member: "py",
 			after: began, waiting: true, note: true, command: "kiel doctor g --window 2m", says: "members in Python",
 		})
 		quit(a, b)

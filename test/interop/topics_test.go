@@ -247,7 +247,7 @@ func (g *group) inspect(brokers []string, planned map[string]map[string][]int32,
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	defer in.Close(context.WithoutCancel(g.t.Context())) //nolint:errcheck // the test says what is wrong
+	defer in.Close(context.WithoutCancel(g.t.Context()))
 	report, err := in.Look(g.t.Context(), g.name, inspect.Options{Window: 500 * time.Millisecond})
 	if err != nil {
 		g.t.Fatal(err)

@@ -80,7 +80,7 @@ func (k *installed) releases(partition string) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	defer s.Close(context.WithoutCancel(k.t.Context())) //nolint:errcheck // the test is over
+	defer s.Close(context.WithoutCancel(k.t.Context()))
 	inc, err := s.Incarnation(k.t.Context())
 	if err != nil {
 		k.t.Fatal(err)
