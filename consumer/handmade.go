@@ -15,6 +15,8 @@ import (
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/usercall"
+	"github.com/kielgo/kiel/ownership"
 )
 
 // RunHandmade is for package consumertest, which makes the parts. It calls handle for each of them, as [Group.Run] does, and returns
@@ -34,6 +36,7 @@ type handmadeMember struct {
 	committer *offsets.Committer
 	pauses    *pauses
 	log       *errlog.Log
+	guard     usercall.Guard
 	metrics   *metrics
 	parts     map[kiel.Partition]*handmade.Part
 
@@ -42,11 +45,16 @@ type handmadeMember struct {
 }
 
 func runHandmade(ctx context.Context, parts []*handmade.Part, userOf func(*handmadeMember) sessionUser) error {
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // as Run and Consume of a Group
+	}
 	m := &handmadeMember{
 		session: newConsumeSession(ctx, ctx, sessions.Kind{}), log: errlog.New(defaultlog.Or(nil)),
 		pauses: &pauses{paused: map[kiel.Partition]bool{}, open: map[kiel.Partition]*opened{}}, parts: map[kiel.Partition]*handmade.Part{},
 		rest: map[*handmade.Part]*offsets.Tracker{},
 	}
+	m.guard = usercall.Guard{Package: "consumer", Err: ownership.ErrCallback, Log: m.log}
+	defer context.AfterFunc(ctx, func() { m.session.close(nil, true) })()
 	var ids []kiel.Partition
 	for _, part := range parts {
 		m.parts[part.ID] = part
@@ -61,13 +69,13 @@ func runHandmade(ctx context.Context, parts []*handmade.Part, userOf func(*handm
 	defer stop()
 	user := userOf(m)
 	m.session.expect(ids, nil)
-	err := user.setup()
+	err := m.call(callSetup, user.setup)
 	m.session.setupEnded(err)
 	if err == nil {
-		err = m.consumeAll(ctx, user, parts)
+		err = m.consumeAll(user, parts)
 	}
 	m.session.close(nil, true)
-	err = errors.Join(err, user.cleanup())
+	err = errors.Join(err, m.call(callCleanup, user.cleanup))
 	m.session.over.Store(true)
 	for part, t := range m.rest {
 		_ = m.committer.CommitLast(part.Claim.Context(), t)
@@ -75,19 +83,24 @@ func runHandmade(ctx context.Context, parts []*handmade.Part, userOf func(*handm
 	return err
 }
 
+// call calls the user's code on a goroutine of its own, which it may end.
+func (m *handmadeMember) call(kind string, f func() error) error {
+	return m.guard.Go(usercall.Callback{Kind: kind}, f, nil).Result()
+}
+
 // consumeAll opens all parts at the same time, and returns their errors when they are closed.
-func (m *handmadeMember) consumeAll(ctx context.Context, user sessionUser, parts []*handmade.Part) error {
+func (m *handmadeMember) consumeAll(user sessionUser, parts []*handmade.Part) error {
 	errs := make([]error, len(parts))
 	var running sync.WaitGroup
 	for i, part := range parts {
-		running.Go(func() { errs[i] = m.consume(ctx, user, part) })
+		running.Go(func() { errs[i] = m.consume(user, part) })
 	}
 	running.Wait()
 	return errors.Join(errs...)
 }
 
 // consume opens a part, calls the handler, and commits what that has marked.
-func (m *handmadeMember) consume(ctx context.Context, user sessionUser, part *handmade.Part) error {
+func (m *handmadeMember) consume(user sessionUser, part *handmade.Part) error {
 	start, text := part.Start, part.Text
 	if to, seekText, moved := m.session.sought(part.ID, start); moved && to >= 0 {
 		start, text = to, seekText
@@ -98,9 +111,8 @@ func (m *handmadeMember) consume(ctx context.Context, user sessionUser, part *ha
 		offset, text, _ := t.Marked()
 		return offset, text
 	})
-	owned, closed := context.WithCancelCause(part.Owned)
-	defer closed(nil)
-	defer context.AfterFunc(ctx, func() { closed(errSessionOver) })()
+	owned, stop := m.session.within(part.Owned)
+	defer stop()
 	work, end := context.WithCancelCause(owned)
 	defer end(nil)
 	p := &Partition{
@@ -110,20 +122,23 @@ func (m *handmadeMember) consume(ctx context.Context, user sessionUser, part *ha
 	}
 	m.session.opened(p)
 	p.resumed = m.pauses.opened(part.ID, part.Stream)
-	err := user.consume(owned, p)
+	err := m.call(callHandler, func() error { return user.consume(owned, p) })
+	if m.session.ending() {
+		m.session.close(nil, true) // before the end of the caller's context has come here
+		<-owned.Done()
+	}
 	p.handlerReturned(owned)
 	byItself := errors.Is(context.Cause(work), errHandlerReturned)
 	m.session.closed(p, byItself)
 	m.pauses.closed(part.ID, part.Stream)
-	if owned.Err() == nil {
-		m.later(part, t) // marks of Cleanup count
-	} else {
-		_ = m.committer.CommitLast(part.Claim.Context(), t) // it is lost, or the store in memory takes it
-	}
-	if byItself {
+	if byItself { // the session ends, and marks of Cleanup count
+		m.later(part, t)
+		m.session.close(errHandlerReturned, true)
 		if failure := user.failure(part.ID, err); failure != nil {
 			return failure
 		}
+	} else {
+		_ = m.committer.CommitLast(part.Claim.Context(), t) // it is lost, or the store in memory takes it
 	}
 	return err
 }

@@ -18,7 +18,7 @@ type journal struct {
 	entries []entry
 	claims  map[kiel.Partition][]holder // every claim that was ever handed to a handler
 	running map[string]int              // handlers, by member and partition
-	exempt  map[int64]bool              // sessions that an operator ended
+	exempt  map[int64]time.Time         // sessions that an operator ended, and when
 	faults  []string
 	loose   map[kiel.Partition]bool // partitions at which an operator works: overlaps are his
 }
@@ -37,7 +37,7 @@ type holder struct {
 func newJournal() *journal {
 	return &journal{
 		claims: map[kiel.Partition][]holder{}, running: map[string]int{},
-		exempt: map[int64]bool{}, loose: map[kiel.Partition]bool{},
+		exempt: map[int64]time.Time{}, loose: map[kiel.Partition]bool{},
 	}
 }
 
@@ -75,14 +75,20 @@ func (j *journal) forget(member string) {
 // alone checks that nobody but member, which owns p in a session, has a trusted claim. A member whose session an operator has ended
 // may, until it hears of that, open again what it held.
 func (j *journal) alone(member string, session int64, p kiel.Partition) {
-	if j.loose[p] || j.exempt[session] {
+	if j.loose[p] || j.excused(session, time.Now()) {
 		return
 	}
 	for _, h := range j.claims[p] {
-		if h.member != member && !j.exempt[h.claim.Incarnation().SessionID()] && h.claim.Trusted() {
+		if h.member != member && !j.excused(h.claim.Incarnation().SessionID(), time.Now()) && h.claim.Trusted() {
 			j.fault("%s: %s owns it while the claim of %s is trusted", p, member, h.member)
 		}
 	}
+}
+
+// excused reports whether an operator had ended a session by then. j.mu is held.
+func (j *journal) excused(session int64, then time.Time) bool {
+	ended, ok := j.exempt[session]
+	return ok && !then.Before(ended)
 }
 
 // enter notes that a handler starts.
@@ -180,7 +186,7 @@ func (j *journal) check() []string {
 		}
 		for i, b := range all {
 			for _, a := range all[:i] {
-				excused := a.member == b.member || j.exempt[a.session] || j.exempt[b.session]
+				excused := a.member == b.member || j.excused(a.session, b.start) || j.excused(b.session, b.start)
 				if !excused && b.start.Before(a.end) {
 					faults = append(faults, fmt.Sprintf("%s: %s claimed it %v before the term of %s ended (%v)", p, b.member, a.end.Sub(b.start), a.member, a.how))
 				}
@@ -189,7 +195,7 @@ func (j *journal) check() []string {
 				}
 				again := a.member == b.member && a.session == b.session && a.token == b.token
 				// An answer of servers that have ended the session since may come late.
-				if b.token <= a.token && !again && !j.exempt[b.session] {
+				if b.token <= a.token && !again && !j.excused(b.session, b.start) {
 					faults = append(faults, fmt.Sprintf("%s: token %d of %s after %d of %s", p, b.token, b.member, a.token, a.member))
 				}
 			}

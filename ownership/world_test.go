@@ -340,7 +340,7 @@ func (m *member) sessionID() int64 {
 // that is the operator's fault.
 func (w *world) kill(ses int64) {
 	w.journal.mu.Lock()
-	w.journal.exempt[ses] = true
+	w.journal.exempt[ses] = time.Now()
 	w.journal.mu.Unlock()
 	w.srv.KillSession(ses)
 }

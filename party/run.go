@@ -271,6 +271,8 @@ func (l *loop) wait(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-l.wake:
+	case <-taken:
+	case <-guard:
 	case done := <-l.refresh:
 		l.refreshing = append(l.refreshing, done)
 	case <-timer.C:
@@ -286,7 +288,6 @@ func (l *loop) pace() time.Duration {
 // look reads the directory and publishes the view. If this member's znode is missing, look creates it first. A refusal to create
 // the znode is an error only if the directory, which is read all the same, shows that the znode is missing.
 func (l *loop) look(ctx context.Context) error {
-	began := time.Now()
 	for {
 		var refused error
 		if l.wanted() && l.absent && !l.blind {
@@ -301,6 +302,7 @@ func (l *loop) look(ctx context.Context) error {
 		}
 		// No Sync is needed: a session reads its own writes, and its beginning was a write, so it reads everything that was
 		// written before.
+		began := time.Now()
 		names, directory, err := l.list(ctx)
 		l.readingEnded(err)
 		if errors.Is(err, session.ErrNoNode) {
@@ -314,6 +316,7 @@ func (l *loop) look(ctx context.Context) error {
 			return err
 		}
 		view, err := l.read(ctx, names, directory)
+		took := time.Since(began)
 		if err == nil {
 			err = l.checkOwn(ctx, &view)
 		}
@@ -326,7 +329,7 @@ func (l *loop) look(ctx context.Context) error {
 		}
 		switch {
 		case err == nil && (!l.wanted() || !l.absent):
-			l.took = time.Since(began)
+			l.took = took
 			l.publish(view)
 			l.lasting = l.lasting || view.Joined || l.name == ""
 			return nil

@@ -24,9 +24,9 @@ type claim struct {
 	give  context.CancelCauseFunc
 }
 
-func newClaim(id kiel.Partition, token int64) *claim {
+func newClaim(ctx context.Context, id kiel.Partition, token int64) *claim {
 	c := &claim{id: id, token: token, began: time.Now()}
-	c.ctx, c.end = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with close
+	c.ctx, c.end = context.WithCancelCause(ctx)
 	c.owned, c.give = context.WithCancelCause(c.ctx)
 	return c
 }

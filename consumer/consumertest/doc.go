@@ -11,8 +11,8 @@
 // # Guarantees
 //
 //   - Run and Consume return when the handler has returned and its marks are committed. They leave no goroutine behind.
-//   - Reading ends when all messages have been handed out, unless Options.KeepOpen is set. A handler of Consume has received them
-//     all by then.
+//   - Reading ends when all messages have been handed out and are marked, or Options.Patience later, unless Options.KeepOpen is set.
+//     So the handler's context does not end under the last message.
 //   - A partition that is run again starts at its committed offset, under a new claim with a higher token, as with the next owner.
 //   - All works in a bubble of testing/synctest, if the Partition is made in it.
 //
@@ -22,4 +22,5 @@
 //     ZooKeeper in memory.
 //   - Consume calls the handler as an incremental session does: each ConsumeClaim has a context of its own. With sarama's default
 //     strategies a session is eager, and ends as a whole.
+//   - A pause ends with the call, and Seek before the first message begins there without an error.
 package consumertest

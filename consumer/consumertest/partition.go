@@ -24,8 +24,11 @@ type Options struct {
 	// Token is the fencing token of the first claim; each later claim's is higher by one. Default: 1.
 	Token int64
 	// KeepOpen has the partition wait for more messages when all have been handed out, until it is revoked or lost, or the context of
-	// Run or Consume ends. Otherwise reading ends then, with ErrEnd as the cause of the handler's context.
+	// Run or Consume ends. Otherwise reading ends when all are marked, or Patience after the last was handed out, with ErrEnd as the
+	// cause of the handler's context.
 	KeepOpen bool
+	// Patience is how long reading goes on after the last message if not all are marked. Default: 5 s.
+	Patience time.Duration
 }
 
 // Partition has messages for a handler, and what the handler has marked. Its methods may be called from any goroutine, also by the
@@ -38,6 +41,7 @@ type Partition struct {
 	log       []sarama.ConsumerMessage // all messages that were sent, in the order of their offsets
 	claims    int64                    // made so far
 	claim     *claim                   // of the handler that runs; nil if none does
+	due       func(*claim)             // what Revoke or Lose is to do with the next claim; nil for nothing
 	stream    *stream                  // and its messages
 	marked    func() (offset int64, text string)
 	committed int64
@@ -52,6 +56,9 @@ func NewPartition(opts Options, values ...string) *Partition {
 	}
 	if opts.Token == 0 {
 		opts.Token = 1
+	}
+	if opts.Patience == 0 {
+		opts.Patience = 5 * time.Second
 	}
 	p := &Partition{
 		opts: opts, id: kiel.Partition{Topic: opts.Topic, ID: opts.ID}, committed: opts.Start, text: opts.Metadata,
@@ -107,33 +114,42 @@ func (p *Partition) from(offset int64) ([]sarama.ConsumerMessage, int64) {
 // that of handle; if handle returned before its context ended, it is the one that Group.Run would return, also if handle returned
 // nil. An error that says only that handle's context has ended is none.
 func (p *Partition) Run(ctx context.Context, handle func(ctx context.Context, p *consumer.Partition) error) error {
-	return run([]*Partition{p}, func(parts []*handmade.Part) error { return consumer.RunHandmade(ctx, parts, handle) })
+	return run(ctx, []*Partition{p}, func(parts []*handmade.Part) error { return consumer.RunHandmade(ctx, parts, handle) })
 }
 
 // Consume calls handler with partitions, as Group.Consume does in an incremental session: Setup, ConsumeClaim for each of them at the
 // same time, and Cleanup. It returns when all have returned and the marks are committed, with the errors that they have returned.
 func Consume(ctx context.Context, handler sarama.ConsumerGroupHandler, partitions ...*Partition) error {
-	return run(partitions, func(parts []*handmade.Part) error { return consumer.ConsumeHandmade(ctx, parts, handler) })
+	return run(ctx, partitions, func(parts []*handmade.Part) error { return consumer.ConsumeHandmade(ctx, parts, handler) })
 }
 
-func run(partitions []*Partition, call func([]*handmade.Part) error) error {
+func run(ctx context.Context, partitions []*Partition, call func([]*handmade.Part) error) error {
 	parts := make([]*handmade.Part, len(partitions))
+	seen := map[kiel.Partition]bool{}
 	for i, p := range partitions {
-		parts[i] = p.open()
+		if seen[p.id] {
+			panic("consumertest: two partitions are " + p.id.String() + ": set Options.ID or Topic")
+		}
+		seen[p.id] = true
+		parts[i] = p.open(ctx)
 		defer p.close()
 	}
 	return call(parts)
 }
 
-// open makes a claim. It panics if the partition is open: nothing has two owners.
-func (p *Partition) open() *handmade.Part {
+// open makes a claim, whose contexts have the values of ctx. It panics if the partition is open: nothing has two owners.
+func (p *Partition) open(ctx context.Context) *handmade.Part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.claim != nil {
 		panic("consumertest: " + p.id.String() + " is run twice at the same time")
 	}
-	p.claim, p.stream = newClaim(p.id, p.opts.Token+p.claims), newStream(p, p.committed)
+	p.claim, p.stream = newClaim(context.WithoutCancel(ctx), p.id, p.opts.Token+p.claims), newStream(p, p.committed)
 	p.claims++
+	if p.due != nil {
+		p.due(p.claim)
+		p.due = nil
+	}
 	return &handmade.Part{
 		ID: p.id, Claim: p.claim, Owned: p.claim.owned, Stream: p.stream, Start: p.committed, Text: p.text,
 		Opened: func(marked func() (int64, string)) { p.change(func() { p.marked = marked }) },
@@ -153,27 +169,26 @@ func (p *Partition) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claim.end(ownership.ErrRevoked)
-	p.claim, p.stream = nil, nil
+	p.claim, p.stream, p.marked = nil, nil, nil
 }
 
 // Revoke revokes the partition, as when the plan gives it to another member: the handler's context ends with ownership.ErrRevoked, it
-// is to finish, and its marks are committed. Revoke does not wait for that. It does nothing while no handler runs.
-func (p *Partition) Revoke() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.claim != nil {
-		p.claim.revoke()
-	}
-}
+// is to finish, and its marks are committed. Revoke does not wait for that. While no handler runs, the next one is revoked as it begins.
+func (p *Partition) Revoke() { p.order((*claim).revoke) }
 
 // Lose ends the claim as when trust in the ZooKeeper session ends: the contexts of the handler and of the claim end with
-// ownership.ErrLost, Trusted is false, and nothing is committed any more. It does nothing while no handler runs.
-func (p *Partition) Lose() {
+// ownership.ErrLost, Trusted is false, and nothing is committed any more. While no handler runs, the next one loses it as it begins.
+func (p *Partition) Lose() { p.order((*claim).lose) }
+
+// order does something with the claim, or with the next one if there is none.
+func (p *Partition) order(do func(*claim)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.claim != nil {
-		p.claim.lose()
+	if p.claim == nil {
+		p.due = do
+		return
 	}
+	do(p.claim)
 }
 
 // Marked returns the offset that is marked: that of the first message which is not done. Before the first mark it is where the

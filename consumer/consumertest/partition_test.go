@@ -3,7 +3,9 @@ package consumertest_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +25,6 @@ func TestMain(m *testing.M) {
 // collector is a handler that marks each message, for Run and for Consume.
 type collector struct {
 	got     []string
-	initial []int64
 	on      func(i int, value string) // called with each message before it is marked; nil for nothing
 	cause   error                     // with which the handler's context had ended when the handler returned
 	setup   error
@@ -55,7 +56,6 @@ func (c *collector) Cleanup(sarama.ConsumerGroupSession) error {
 }
 
 func (c *collector) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	c.initial = append(c.initial, claim.InitialOffset())
 	for {
 		select {
 		case m, ok := <-claim.Messages():
@@ -73,11 +73,11 @@ func (c *collector) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Con
 }
 
 // each runs a test with both ways to consume.
-func each(t *testing.T, test func(t *testing.T, run func(*consumertest.Partition, *collector) error)) {
-	for name, run := range map[string]func(*consumertest.Partition, *collector) error{
-		"Run": func(p *consumertest.Partition, c *collector) error { return p.Run(context.Background(), c.handle) },
-		"Consume": func(p *consumertest.Partition, c *collector) error {
-			return consumertest.Consume(context.Background(), c, p)
+func each(t *testing.T, test func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error)) {
+	for name, run := range map[string]func(context.Context, *consumertest.Partition, *collector) error{
+		"Run": func(ctx context.Context, p *consumertest.Partition, c *collector) error { return p.Run(ctx, c.handle) },
+		"Consume": func(ctx context.Context, p *consumertest.Partition, c *collector) error {
+			return consumertest.Consume(ctx, c, p)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,10 +95,10 @@ func wantCommitted(t *testing.T, p *consumertest.Partition, want int64) {
 
 // All messages are handed out, and the marks are committed; the next owner starts there, under a higher token.
 func TestAll(t *testing.T) {
-	each(t, func(t *testing.T, run func(*consumertest.Partition, *collector) error) {
+	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
 		p := consumertest.NewPartition(consumertest.Options{Topic: "orders", ID: 3, Start: 40}, "a", "b", "c")
 		c := &collector{}
-		if err := run(p, c); err != nil {
+		if err := run(t.Context(), p, c); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(c.got, []string{"a", "b", "c"}) || !errors.Is(c.cause, consumertest.ErrEnd) {
@@ -107,7 +107,7 @@ func TestAll(t *testing.T) {
 		wantCommitted(t, p, 43)
 		p.Send("d")
 		c = &collector{}
-		if err := run(p, c); err != nil {
+		if err := run(t.Context(), p, c); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(c.got, []string{"d"}) {
@@ -119,7 +119,7 @@ func TestAll(t *testing.T) {
 
 // A partition that is revoked while a message is in hand: its mark is committed, and nothing behind it is handed out.
 func TestRevoke(t *testing.T) {
-	each(t, func(t *testing.T, run func(*consumertest.Partition, *collector) error) {
+	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
 		p := consumertest.NewPartition(consumertest.Options{}, "a", "b", "c", "d")
 		c := &collector{on: func(i int, _ string) {
 			if i == 1 {
@@ -127,7 +127,7 @@ func TestRevoke(t *testing.T) {
 				synctest.Wait()
 			}
 		}}
-		if err := run(p, c); err != nil {
+		if err := run(t.Context(), p, c); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(c.got, []string{"a", "b"}) || !errors.Is(c.cause, ownership.ErrRevoked) {
@@ -169,7 +169,7 @@ func TestTrusted(t *testing.T) {
 
 // A partition that is lost: nothing is committed, and the next owner gets all again.
 func TestLose(t *testing.T) {
-	each(t, func(t *testing.T, run func(*consumertest.Partition, *collector) error) {
+	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
 		p := consumertest.NewPartition(consumertest.Options{}, "a", "b", "c")
 		c := &collector{on: func(i int, _ string) {
 			if i == 1 {
@@ -177,7 +177,7 @@ func TestLose(t *testing.T) {
 				synctest.Wait()
 			}
 		}}
-		if err := run(p, c); err != nil {
+		if err := run(t.Context(), p, c); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(c.got, []string{"a", "b"}) || !errors.Is(c.cause, ownership.ErrLost) {
@@ -185,7 +185,7 @@ func TestLose(t *testing.T) {
 		}
 		wantCommitted(t, p, 0)
 		c = &collector{}
-		if err := run(p, c); err != nil || len(c.got) != 3 {
+		if err := run(t.Context(), p, c); err != nil || len(c.got) != 3 {
 			t.Errorf("the next owner got %q, %v", c.got, err)
 		}
 	})
@@ -193,11 +193,11 @@ func TestLose(t *testing.T) {
 
 // A partition that is kept open waits for messages until it is revoked.
 func TestKeepOpen(t *testing.T) {
-	each(t, func(t *testing.T, run func(*consumertest.Partition, *collector) error) {
+	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
 		p := consumertest.NewPartition(consumertest.Options{KeepOpen: true}, "a")
 		c := &collector{}
 		done := make(chan error, 1)
-		go func() { done <- run(p, c) }()
+		go func() { done <- run(t.Context(), p, c) }()
 		time.Sleep(3 * time.Second)
 		wantCommitted(t, p, 1) // by the interval
 		p.Send("b")
@@ -234,14 +234,14 @@ func TestSession(t *testing.T) {
 		if err := consumertest.Consume(t.Context(), h, a, b); err != nil {
 			t.Fatal(err)
 		}
-		if offset, text := a.Committed(); offset != 3 || text != "cleaned" {
+		if offset, text := a.Committed(); offset != 3 || text != "done" {
 			t.Errorf("committed %d %q", offset, text)
 		}
-		if offset, text := b.Committed(); offset != 1 || text != "cleaned" {
+		if offset, text := b.Committed(); offset != 1 || text != "done" {
 			t.Errorf("committed %d %q", offset, text)
 		}
 		h.session.MarkOffset("test", 1, 99, "")
-		if late := a.Late(); !slices.Equal(late, []int64{99}) {
+		if late := a.Late(); !slices.Equal(late, []int64{50, 99}) {
 			t.Errorf("late marks %v", late)
 		}
 	})
@@ -262,8 +262,7 @@ func (h *sessionHandler) Setup(s sarama.ConsumerGroupSession) error {
 }
 
 func (h *sessionHandler) Cleanup(s sarama.ConsumerGroupSession) error {
-	s.MarkOffset("test", 1, 3, "cleaned")
-	s.MarkOffset("test", 2, 1, "cleaned")
+	s.MarkOffset("test", 1, 50, "too late: its ConsumeClaim has returned, and the session was not ended by it")
 	return nil
 }
 
@@ -280,6 +279,7 @@ func (h *sessionHandler) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.Co
 		if m.Offset != want {
 			h.t.Errorf("got offset %d, want %d", m.Offset, want)
 		}
+		s.MarkMessage(m, "done")
 		want++
 	}
 	return nil
@@ -294,16 +294,148 @@ func TestSetupFails(t *testing.T) {
 	}
 }
 
-// The end of the context ends a call that would wait.
+// The end of the context ends a call that would wait, without an error, and a call after that does nothing.
 func TestContextEnds(t *testing.T) {
-	each(t, func(t *testing.T, _ func(*consumertest.Partition, *collector) error) {
+	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
 		p := consumertest.NewPartition(consumertest.Options{KeepOpen: true}, "a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		c := &collector{}
-		if err := p.Run(ctx, c.handle); err != nil || len(c.got) != 1 {
-			t.Errorf("got %q, %v", c.got, err)
+		for range 2 {
+			c := &collector{}
+			if err := run(ctx, p, c); err != nil || len(c.got) > 1 {
+				t.Errorf("got %q, %v", c.got, err)
+			}
+			wantCommitted(t, p, 1)
+		}
+	})
+}
+
+// A handler that ends its caller's context and returns has done what it was asked to.
+func TestHandlerEndsTheContext(t *testing.T) {
+	for range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := consumertest.NewPartition(consumertest.Options{}, "a", "b")
+		err := p.Run(ctx, func(_ context.Context, open *consumer.Partition) error {
+			for m := range open.Messages() {
+				open.Mark(m)
+				cancel()
+				break
+			}
+			return nil
+		})
+		if cancel(); err != nil {
+			t.Fatal(err)
 		}
 		wantCommitted(t, p, 1)
+	}
+}
+
+// The context does not end under the last message: work under it, and work that goes on when the loop has ended, is marked.
+func TestLastMessage(t *testing.T) {
+	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
+		p := consumertest.NewPartition(consumertest.Options{}, "a", "b")
+		c := &collector{on: func(int, string) { time.Sleep(4 * time.Second) }}
+		if err := run(t.Context(), p, c); err != nil || len(c.got) != 2 {
+			t.Errorf("got %q, %v", c.got, err)
+		}
+		wantCommitted(t, p, 2)
 	})
+	synctest.Test(t, func(t *testing.T) {
+		p := consumertest.NewPartition(consumertest.Options{}, "a", "b", "c")
+		err := p.Run(t.Context(), func(ctx context.Context, open *consumer.Partition) error {
+			var working sync.WaitGroup
+			for m := range open.Messages() {
+				working.Go(func() {
+					select {
+					case <-time.After(3 * time.Second):
+						open.Done(m)
+					case <-ctx.Done():
+					}
+				})
+			}
+			working.Wait()
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		wantCommitted(t, p, 3)
+	})
+}
+
+// A panic, or Goexit as of a failed assertion, is an error of the handler, as in a group.
+func TestPanicAndGoexit(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("out of paper") }, "Goexit": runtime.Goexit} {
+		p := consumertest.NewPartition(consumertest.Options{}, "a")
+		if err := p.Run(t.Context(), func(context.Context, *consumer.Partition) error { end(); return nil }); !errors.Is(err, ownership.ErrCallback) || !errors.Is(err, consumer.ErrHandler) {
+			t.Errorf("%s: %v", name, err)
+		}
+		c := &collector{on: func(int, string) { end() }}
+		if err := consumertest.Consume(t.Context(), c, p); !errors.Is(err, ownership.ErrCallback) {
+			t.Errorf("%s in ConsumeClaim: %v", name, err)
+		}
+		wantCommitted(t, p, 0)
+	}
+}
+
+// A ConsumeClaim that returns by itself ends the session of all partitions.
+func TestOneEndsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := consumertest.NewPartition(consumertest.Options{ID: 1, KeepOpen: true}, "a")
+		b := consumertest.NewPartition(consumertest.Options{ID: 2, KeepOpen: true})
+		c := &collector{on: func(int, string) { runtime.Goexit() }} // b has no message
+		if err := consumertest.Consume(t.Context(), &onlyEnds{c}, a, b); !errors.Is(err, ownership.ErrCallback) {
+			t.Error(err)
+		}
+	})
+}
+
+// onlyEnds is a collector whose goroutines write nothing when they end.
+type onlyEnds struct{ *collector }
+
+func (h *onlyEnds) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for m := range claim.Messages() {
+		h.on(0, string(m.Value))
+		s.MarkMessage(m, "")
+	}
+	return nil
+}
+
+// What is done before a handler runs is done to the next one.
+func TestRevokedBefore(t *testing.T) {
+	p := consumertest.NewPartition(consumertest.Options{KeepOpen: true})
+	p.Revoke()
+	c := &collector{}
+	if err := p.Run(t.Context(), c.handle); err != nil || !errors.Is(c.cause, ownership.ErrRevoked) {
+		t.Errorf("%v, ended by %v", err, c.cause)
+	}
+}
+
+// Two partitions of one name are a mistake of the test.
+func TestSameNameTwice(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	_ = consumertest.Consume(t.Context(), &collector{}, consumertest.NewPartition(consumertest.Options{}), consumertest.NewPartition(consumertest.Options{}))
+}
+
+type valueKey struct{}
+
+// The values of the caller's context are those of the handler's.
+func TestValues(t *testing.T) {
+	p := consumertest.NewPartition(consumertest.Options{}, "a")
+	err := p.Run(context.WithValue(t.Context(), valueKey{}, "kept"), func(ctx context.Context, open *consumer.Partition) error {
+		for m := range open.Messages() {
+			open.Mark(m)
+		}
+		if ctx.Value(valueKey{}) != "kept" || open.Context().Value(valueKey{}) != "kept" {
+			t.Error("a value is lost")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

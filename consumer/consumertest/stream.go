@@ -9,7 +9,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 )
 
-// ErrEnd says that all messages of a Partition have been handed out. It is the cause of the handler's context then.
+// ErrEnd says that all messages of a Partition have been handed out, and are marked or were not for Options.Patience. It is the cause with
+// which the handler's context ends then.
 var ErrEnd = errors.New("consumertest: all messages were handed out")
 
 // stream hands out a Partition's messages.
@@ -34,8 +35,13 @@ func (s *stream) more() {
 	s.news = make(chan struct{})
 }
 
-// Next returns all messages that there are.
+// look is how often the end of a partition asks whether all messages are marked.
+const look = time.Millisecond
+
+// Next returns all messages that there are. At the end it waits until they are marked, so that the context of a handler does not end under
+// what that has in hand.
 func (s *stream) Next(ctx context.Context) (fetch.Batch, error) {
+	began := time.Now()
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		next, paused, news := s.next, s.paused, s.news
@@ -46,15 +52,27 @@ func (s *stream) Next(ctx context.Context) (fetch.Batch, error) {
 		case len(messages) > 0:
 			s.Reposition(end)
 			return fetch.Batch{Messages: messages, Next: end, LeaderEpoch: -1}, nil
-		case !s.of.opts.KeepOpen:
+		case !s.of.opts.KeepOpen && (s.of.Marked() >= end || time.Since(began) >= s.of.opts.Patience):
 			return fetch.Batch{}, ErrEnd
 		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-		}
+		s.wait(ctx, news, paused || s.of.opts.KeepOpen)
 	}
 	return fetch.Batch{}, context.Cause(ctx)
+}
+
+// wait waits for news, or, unless it is to be patient, for a moment at most.
+func (s *stream) wait(ctx context.Context, news <-chan struct{}, patient bool) {
+	var soon <-chan time.Time
+	if !patient {
+		timer := time.NewTimer(look)
+		defer timer.Stop()
+		soon = timer.C
+	}
+	select {
+	case <-news:
+	case <-soon:
+	case <-ctx.Done():
+	}
 }
 
 // Reposition sets what Next returns next.
