@@ -78,7 +78,8 @@ type watched struct {
 	reset    time.Time // when the watchdog reset the partition last
 }
 
-// Opened waits until Kafka has accepted the position. If Kafka refuses it, Opened returns the error that Next would return.
+// Opened waits until Kafka has accepted the position. If Kafka refuses it, Opened returns the error that Next would return. What can't
+// be read behind messages that have come is Next's to return.
 // Opened gives up after 10 s without an answer, but not while bytes of the first answer arrive, and not before a slow broker has
 // been asked a second time. The search for the leader goes on after that, until the caller closes the partition.
 func (p *Partition) Opened(ctx context.Context) error {
@@ -101,6 +102,8 @@ func (p *Partition) Opened(ctx context.Context) error {
 	switch {
 	case p.closed:
 		return operr.New("consumer", "open", p.String(), ErrClosed)
+	case len(p.queue) > 0:
+		return nil // Next returns that first
 	case p.err != nil || p.end >= 0:
 		return p.err
 	case p.failure != nil:

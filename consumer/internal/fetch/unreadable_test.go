@@ -240,6 +240,23 @@ func TestOpenedBeforeASpoiltBatch(t *testing.T) {
 	})
 }
 
+// Messages that have come count as an opening, though what is behind them was found to be spoilt before Opened was called.
+func TestOpenedLate(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: vals(4)}, batch{values: vals(10), brokenBytes: true})
+		p := open(t, x, 0, 0, -1)
+		time.Sleep(time.Second)
+		if err := p.Opened(t.Context()); err != nil {
+			t.Errorf("Opened: %v", err)
+		}
+		if got, err := readTo(t, p); !errors.Is(err, ErrUnreadable) {
+			t.Error(err)
+		} else {
+			same(t, got, seq(0, 4))
+		}
+	})
+}
+
 // The comparison with a new leader's log does not blame the position for a batch that is before it or behind it.
 func TestSpoiltBatchBesideACheck(t *testing.T) {
 	for name, c := range map[string]struct {
