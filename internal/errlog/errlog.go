@@ -3,6 +3,7 @@ package errlog
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,9 @@ type Log struct {
 	mu    sync.Mutex
 	kinds map[string]*kind
 	past  []status.Trouble // the troubles that are over, the newest last; at most MaxPast
+
+	cause   string // a kind from which effects follow; "" for none
+	effects []string
 }
 
 // kind is the state of one kind of errors.
@@ -81,6 +85,16 @@ func (l *Log) FailedInfo(kind, about string, err error, args ...any) {
 	l.failed(slog.LevelInfo, kind, about, err, args, nil)
 }
 
+// FailedDebug is Failed with level Debug, for errors that the program is given, and that are a trouble of the status all the same. The line
+// recovered is at that level, too, if all lines of the kind were.
+func (l *Log) FailedDebug(kind, about string, err error, args ...any) {
+	l.failed(slog.LevelDebug, kind, about, err, args, nil)
+}
+
+// Explains says that the kinds effects follow from another one, cause: while cause fails, they have no line "still failing", unless it is of
+// a higher level than those before. It is called before the first error.
+func (l *Log) Explains(cause string, effects ...string) { l.cause, l.effects = cause, effects }
+
 // FailedAt is Failed for an error with a stack. The first line since the kind began to fail has the beginning of the stack, but
 // only one line in an Interval. FailedAt calls stack for that line alone.
 func (l *Log) FailedAt(kind, about string, err error, stack func() string) {
@@ -104,7 +118,11 @@ func (l *Log) OK(kind, about string) {
 }
 
 func (l *Log) recovered(kind string, end *ending) {
-	l.log.Info("recovered", "kind", kind, "after", end.after, "errors", end.errors)
+	write := l.log.Info
+	if end.quiet {
+		write = l.log.Debug
+	}
+	write("recovered", "kind", kind, "after", end.after, "errors", end.errors)
 }
 
 // Gone notes, for all kinds, that about does not exist any more, such as a partition that was released. It may have worked or
@@ -119,16 +137,18 @@ func (l *Log) Gone(about string) {
 	l.catchUp(false)
 }
 
-// AllGone is Gone for everything that fails. It first logs what was postponed.
-func (l *Log) AllGone() {
+// AllGone is Gone for everything that fails, but for what is of a kind that stays. It first logs what was postponed.
+func (l *Log) AllGone(stays ...string) {
 	l.catchUp(true)
 	for _, kind := range l.failingKinds() {
-		l.giveUp(kind, l.removeAll(kind))
+		if !slices.Contains(stays, kind) {
+			l.giveUp(kind, l.removeAll(kind))
+		}
 	}
 }
 
 func (l *Log) giveUp(kind string, end *ending) {
-	if end != nil && end.after >= Interval {
+	if end != nil && end.after >= Interval && !end.quiet {
 		l.log.Info("given up while it failed", "kind", kind, "after", end.after, "errors", end.errors)
 	}
 }
@@ -146,6 +166,8 @@ func (l *Log) failed(level slog.Level, kind, about string, err error, args []any
 func (l *Log) write(level slog.Level, kind, about, text string, line *line, args []any, stack func() string) {
 	write := l.log.Error
 	switch {
+	case level < slog.LevelInfo:
+		write = l.log.Debug
 	case level < slog.LevelWarn:
 		write = l.log.Info
 	case level < slog.LevelError:
@@ -198,7 +220,7 @@ func (l *Log) note(level slog.Level, kindName, about, text string, stack bool) *
 	k.count++
 	k.unlogged++
 	k.last = text
-	if k.due(now, level) {
+	if k.due(now, level) && !l.follows(kindName, k, level) {
 		l.release(k)
 		return k.line(now, level, stack)
 	}
@@ -206,6 +228,15 @@ func (l *Log) note(level slog.Level, kindName, about, text string, stack bool) *
 		l.postpone(k, level, about, text)
 	}
 	return nil
+}
+
+// follows reports whether a further error of a kind follows from what fails already, so that no line is due. l.mu is held.
+func (l *Log) follows(kindName string, k *kind, level slog.Level) bool {
+	if !k.logged || level > k.level || !slices.Contains(l.effects, kindName) {
+		return false
+	}
+	cause := l.kinds[l.cause]
+	return cause != nil && len(cause.abouts) > 0
 }
 
 // line returns the line of an error that is due; stack says whether the error has a stack.
@@ -243,6 +274,7 @@ func (k *kind) windowOver(now time.Time) bool {
 type ending struct {
 	after  time.Duration
 	errors uint64
+	quiet  bool // no line of the kind was above Debug
 }
 
 // remove removes an about that fails no more. It returns the end if nothing of the kind fails any more and a line has reported
@@ -282,7 +314,7 @@ func (l *Log) end(kindName string, k *kind) *ending {
 	l.failing.Add(-1)
 	now := time.Now()
 	l.keep(k.trouble(kindName, now))
-	end := &ending{now.Sub(k.since), k.count}
+	end := &ending{now.Sub(k.since), k.count, k.logged && k.level < slog.LevelInfo}
 	if k.logged {
 		return end
 	}
