@@ -25,11 +25,12 @@ func (l *loop) republish(stay bool) {
 // finish is emit, with the error that ends Run or nil.
 func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error) {
 	errs := []error{end, l.computeErr, l.itemsErr}
-	l.report(kindAllocation, l.computeErr)
+	trusted := inc == nil || l.readers.lifetime(inc).Err() == nil
+	l.reportMembers(kindAllocation, l.computeErr, joined && trusted)
 	l.report(kindItems, l.itemsErr)
 	if l.members != nil && end == nil {
 		errs = append(errs, l.members.NameHeld, l.members.Err)
-		l.report(kindName, l.members.NameHeld)
+		l.reportMembers(kindName, l.members.NameHeld, joined && trusted)
 		l.report(kindMembership, l.members.Err)
 	}
 	if l.set != nil {
@@ -80,9 +81,12 @@ func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error)
 	}
 }
 
-// logRebalance logs the mapping that was applied last.
+// logRebalance logs the mapping that was applied last, if there are members.
 func (l *loop) logRebalance() {
 	c := l.good.change
+	if c.members == 0 {
+		return // nobody is there yet, or any more: the member joins, or has left
+	}
 	args := []any{
 		"version", c.version, "reason", c.reason, "joined_count", c.joined.count, "gone_count", c.gone.count,
 		"members", c.members, "partitions", c.partitions, "moved", c.moved, "gained", c.gained, "lost", c.lost, "took", c.took,
@@ -110,6 +114,14 @@ const (
 	kindTopics     = "topics"     // no member asks for topics in the set
 	kindZones      = "zones"      // the zones can't be read
 )
+
+// reportMembers is report for what a member alone can know to have recovered: who is not in the group, or leaves it, computes a mapping of
+// others, and meets nobody of its name.
+func (l *loop) reportMembers(kind string, err error, joined bool) {
+	if err != nil || joined {
+		l.report(kind, err)
+	}
+}
 
 // report logs an error of a kind, or with nil that the kind has recovered. It calls OnError unless the error is the one of this
 // kind that was reported last.

@@ -329,6 +329,7 @@ func (c *client) linkUp() {
 	c.mu.Unlock()
 	if again {
 		c.s.reconnects.Add(1)
+		c.log.Info("connected to ZooKeeper again", keyServer, address, keySession, sessionID(c.id.Load()))
 	}
 	c.log.Debug("connected", keyServer, address, keySession, sessionID(c.id.Load()), keyTimeout, c.timeout())
 	c.s.nudge()

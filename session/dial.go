@@ -111,6 +111,9 @@ func (c *client) explain(address string, err error) error {
 
 // attemptFailed records and logs why a connection attempt failed.
 func (c *client) attemptFailed(address string, err error) {
+	if c.ctx.Err() != nil {
+		return // the client itself has ended the attempt
+	}
 	if isTimeout(err) {
 		c.hosts.timeouts.Add(1)
 	} else {

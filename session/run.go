@@ -255,7 +255,7 @@ func (r *runner) mayClose(now instant) bool {
 		return false
 	}
 	r.s.cutShort.Store(true)
-	r.s.log.Error("session closed while it was still in use", keyPatience, r.s.opts.StopTimeout)
+	r.s.log.Error("session closed while it was still in use")
 	return true
 }
 

@@ -25,7 +25,6 @@ const (
 	keyIncarnation = "incarnation"
 	keyOperation   = "operation"
 	keyPath        = "path"
-	keyPatience    = "patience"
 	keyReason      = "reason"
 	keyServer      = "server"
 	keyServers     = "servers"

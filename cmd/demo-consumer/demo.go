@@ -231,7 +231,7 @@ func (s *scenario) join(ctx context.Context, name string) error {
 	config.Consumer.Return.Errors = true
 	group, err := consumer.New(m.zk, s.kafka.ListenAddrs(), demoGroup, consumer.Options{
 		Name: name, Config: config, From: consumer.Earliest, CommitInterval: 200 * time.Millisecond, StopTimeout: 2 * time.Second,
-		Observer: s.rec.observer(name), Logger: logger,
+		Observer: s.rec.observer(name), Logger: s.log,
 	})
 	if err != nil {
 		return err

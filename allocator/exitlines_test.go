@@ -1,0 +1,73 @@
+package allocator_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+)
+
+// What a member that leaves does not see any more has not recovered, and a group without members was not rebalanced.
+func TestNothingRecoversByAnExit(t *testing.T) {
+	for name, c := range map[string]struct {
+		name, kind string
+		opts       allocator.Options
+	}{
+		"another function": {"b", "allocation", allocator.Options{Func: allocfn.Range()}},
+		"the name is held": {"a", "name", allocator.Options{}},
+		"nothing is wrong": {"b", "", allocator.Options{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				log := new(logtest.Log)
+				a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": {0, 1, 2}}, Func: allocfn.Balanced()})
+				a.ready()
+				opts := c.opts
+				opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+				if opts.Func.Assign == nil {
+					opts.Func = allocfn.Balanced()
+				}
+				n := w.start(c.name, opts)
+				w.nodes["a"] = a // if n has its name
+				time.Sleep(5 * time.Second)
+				if failed := log.Count("msg=failed", "kind="+c.kind); c.kind != "" && failed != 1 {
+					w.Errorf("%d lines of the kind %s:\n%s", failed, c.kind, log)
+				}
+				if err := n.Leave(w.Context()); err != nil {
+					w.Error(err)
+				}
+				time.Sleep(time.Second)
+				if err := n.shutDown(); err != nil {
+					w.Error(err)
+				}
+				delete(w.nodes, "b")
+				if n := log.Count("msg=recovered"); n > 0 {
+					w.Errorf("%d times recovered:\n%s", n, log)
+				}
+				if n := log.Count("msg=rebalanced", " members=0 "); n > 0 {
+					w.Errorf("%d rebalances without members:\n%s", n, log)
+				}
+			})
+		})
+	}
+}
+
+// The last member that leaves logs no mapping of nobody.
+func TestLastMemberLeavesSilently(t *testing.T) {
+	inWorld(t, func(w *world) {
+		log := new(logtest.Log)
+		n := w.start("a", allocator.Options{Seed: map[string][]int32{"t": {0}}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		n.ready()
+		time.Sleep(time.Second)
+		if err := n.Leave(w.Context()); err != nil {
+			w.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if n := log.Count("msg=rebalanced"); n == 0 || log.Count("msg=rebalanced", " members=0 ") > 0 {
+			w.Errorf("%d rebalances:\n%s", n, log)
+		}
+	})
+}
