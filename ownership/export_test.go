@@ -126,3 +126,6 @@ func Miscounted(o *Owner) (fault string) {
 	})
 	return fault
 }
+
+// IsShown reports whether the metrics refer to the owner, and so keep it in memory.
+func IsShown(o *Owner) bool { return o.metrics.owner.Load() == o }

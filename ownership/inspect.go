@@ -220,9 +220,12 @@ func (r *inspection) findStrays(ids, names []string) {
 }
 
 func (r *inspection) countOwned() {
+	for i := range r.group.Members {
+		r.group.Members[i].Owned = new(int)
+	}
 	for _, p := range r.group.Partitions {
 		if i, ok := r.member(p.Owner); ok && p.State == status.Owned {
-			r.group.Members[i].Owned++
+			*r.group.Members[i].Owned++
 		}
 	}
 }

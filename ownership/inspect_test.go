@@ -91,7 +91,7 @@ func TestInspect(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		}
-		if len(g.Members) != 2 || g.Members[0].Owned != 2 || g.Members[1].Owned != 2 || len(g.Disagreements) > 0 || len(g.Partitions) != 4 {
+		if len(g.Members) != 2 || *g.Members[0].Owned != 2 || *g.Members[1].Owned != 2 || len(g.Disagreements) > 0 || len(g.Partitions) != 4 {
 			t.Errorf("%+v", g)
 		}
 
@@ -221,7 +221,7 @@ func TestInspectThousand(t *testing.T) {
 		began := time.Now()
 		g, err := w.inspect("operator")
 		took, reads := time.Since(began), w.srv.Stats().Requests[opGet]-before
-		if err != nil || len(g.Partitions) != 1000 || g.Members[0].Owned != 1000 {
+		if err != nil || len(g.Partitions) != 1000 || *g.Members[0].Owned != 1000 {
 			t.Fatalf("%d partitions, error %v", len(g.Partitions), err)
 		}
 		if took > time.Second || reads > 1010 {

@@ -38,6 +38,7 @@ type notes struct {
 	again     status.Code     // why the last claim of ours ended, unless it was handed over
 	between   bool            // another may have owned it since then: the session, or the plan, was another
 	trouble   error           // why there is a pause
+	rests     error           // with which the handler has returned that is called again after a pause
 	counted   [numCounts]bool // for what it is in the journal's counts
 	uncounted bool            // it is among those of the journal
 	obstacle
@@ -134,6 +135,7 @@ func (l *loop) noteReturn(t turn) {
 		if err == nil {
 			err = errors.New("without an error")
 		}
+		t.rests = err
 		l.failedPart(troubleHandler, t.id, operr.New("", "", id, operr.Because(ErrHandler, err)))
 	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrRevoked) && !errors.Is(err, ErrLost):
 		if !errors.Is(err, ErrCallback) { // that one names the handler

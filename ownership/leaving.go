@@ -233,4 +233,5 @@ func (l *loop) clearMetrics() {
 	}
 	m.stuck.Set(0)
 	m.showUnowned(0, time.Time{})
+	m.owner.CompareAndSwap(l.o, nil)
 }

@@ -50,7 +50,7 @@ type metrics struct {
 	stuck         prometheus.Gauge
 	unowned       prometheus.Gauge
 	unownedSince  *since
-	owner         atomic.Pointer[Owner] // that runs, or ran last; nil before the first
+	owner         atomic.Pointer[Owner] // that runs; nil while none does
 
 	claimFailed, revokeFailed, handlerFailed prometheus.Counter
 	claimStage, revokeStage                  prometheus.Histogram
@@ -120,7 +120,7 @@ func newMetrics(set *promreg.Set) *metrics {
 	return m
 }
 
-// ready is 1 while the owner that runs, or ran last, is ready.
+// ready is 1 while the owner that runs is ready.
 func (m *metrics) ready() float64 {
 	if o := m.owner.Load(); o != nil && o.Waiting() == "" {
 		return 1

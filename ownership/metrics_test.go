@@ -181,6 +181,9 @@ func TestMetricsThatAreKept(t *testing.T) {
 			a.quit()
 			<-a.done
 			wantSeries(t, reg, map[string]float64{"kiel_owned_partitions{topic=t}": 0, "kiel_claims_total{result=ok}": float64(i + 1), info: 0, "kiel_ready{}": 0})
+			if ownership.IsShown(a.owner) {
+				t.Error("the metrics hold an owner that has stopped")
+			}
 		}
 		keeper.Close()
 		if got := series(t, reg); len(got) != 0 {

@@ -147,11 +147,11 @@ func (o *Owner) Run(ctx context.Context) error {
 		return o.err
 	}
 	defer hide()
-	o.metrics.owner.Store(o)
 	if ctx.Err() != nil { // the session may have ended with it, before we held it
 		o.err = exported(o.endSource(ctx))
 		return o.err
 	}
+	o.metrics.owner.Store(o)
 	l := newLoop(ctx, o)
 	o.loop.Store(l)
 	o.err = exported(l.run(ctx))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/status"
 )
@@ -105,7 +106,7 @@ func mergeOwn(g *status.Group, own []status.Partition) {
 	})
 	for i := range g.Members {
 		if g.Members[i].Name == g.Self.Name {
-			g.Members[i].Owned = owned
+			g.Members[i].Owned = &owned
 		}
 	}
 }
@@ -174,7 +175,7 @@ func (p *part) stateOf(v machine.View) (state status.State, waitsFor string) {
 	case p.Claim == machine.Revoked:
 		return status.Revoking, "its handler"
 	case p.Claim == machine.Open && p.Handler == machine.Resting:
-		return status.Resting, "a pause after its handler returned"
+		return status.Resting, "a pause after its handler returned: " + status.ShownText(operr.Text(p.rests))
 	case p.Claim == machine.Open:
 		return status.Owned, ""
 	case !p.Keep(v):

@@ -90,7 +90,7 @@ func TestStatus(t *testing.T) {
 			time.Since(*p.Since) != 10*time.Second || p.Times == nil {
 			t.Errorf("t:0 is %+v", p)
 		}
-		if i := slices.IndexFunc(g.Members, func(m status.Member) bool { return m.Name == "a" }); g.Members[i].Owned != 2 {
+		if i := slices.IndexFunc(g.Members, func(m status.Member) bool { return m.Name == "a" }); *g.Members[i].Owned != 2 {
 			t.Errorf("members %+v", g.Members)
 		}
 		kinds := map[string]string{"handler": "t:4", "persistent-claim": "", "unclaimed": "t:3"}
@@ -220,7 +220,7 @@ func TestStatusWithAllocator(t *testing.T) {
 		w.within(10*time.Second, "two each", func() bool { return len(a.owner.Owned()) == 2 && len(b.owner.Owned()) == 2 })
 		time.Sleep(time.Second)
 		g := b.owner.Status()
-		if len(g.Members) != 2 || g.Members[1].Name != "b" || g.Members[1].Owned != 2 || g.Members[1].Planned != 2 || g.Members[0].Planned != 2 {
+		if len(g.Members) != 2 || g.Members[1].Name != "b" || g.Members[0].Owned != nil || *g.Members[1].Owned != 2 || g.Members[1].Planned != 2 || g.Members[0].Planned != 2 {
 			t.Errorf("members %+v", g.Members)
 		}
 		if !g.Self.Ready || g.Self.Session.State != "connected" || g.Mapping == nil || len(g.Partitions) != 4 || len(g.Changes) == 0 {

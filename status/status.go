@@ -134,7 +134,7 @@ type Member struct {
 	Functions  []string `json:"functions,omitempty"` // the ids of its functions, the preferred first; none for a member without a record, such as a Python one
 	Topics     []string `json:"topics,omitempty"`    // the topics that it asks for; an empty list asks for all
 	Planned    int      `json:"planned"`             // how many partitions the mapping assigns to it; from SourceZooKeeper as for Partition.Planned
-	Owned      int      `json:"owned"`               // how many partitions it owns, as far as the source knows
+	Owned      *int     `json:"owned,omitempty"`     // how many partitions it owns; nil if the source does not know: a member knows its own number alone
 }
 
 // State is the state of a partition for the member that describes it.

@@ -55,9 +55,9 @@ func (p printer) members(r *inspect.Report) {
 		if m.Since != nil {
 			joined = clock(*m.Since, r.At)
 		}
-		owned := strconv.Itoa(m.Owned)
-		if len(m.Functions) == 0 || !r.Claims {
-			owned = "-"
+		owned := "-"
+		if m.Owned != nil && len(m.Functions) > 0 && r.Claims {
+			owned = strconv.Itoa(*m.Owned)
 		}
 		rows[i] = table.Row{m.Name, joined, owned, where, strings.Join(m.Functions, ","), strings.Join(m.Topics, ","), m.Zone, m.Session}
 	}

@@ -102,7 +102,11 @@ func (f *following) compare(before, now *status.Group) {
 	}
 	for _, m := range before.Members {
 		if !slices.ContainsFunc(now.Members, is(m.Name)) {
-			changes = append(changes, Change{At: now.At, Kind: MemberGone, Member: m.Name, Owned: m.Owned, Reason: why(now, m.Name)})
+			gone := Change{At: now.At, Kind: MemberGone, Member: m.Name, Reason: why(now, m.Name)}
+			if m.Owned != nil {
+				gone.Owned = *m.Owned
+			}
+			changes = append(changes, gone)
 		}
 	}
 	for _, m := range now.Members {

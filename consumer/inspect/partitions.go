@@ -250,10 +250,10 @@ func since(p Partition) *time.Time {
 // owned returns how many partitions a member owns.
 func (l *look) owned(member string) int {
 	i := slices.IndexFunc(l.report.Members, func(m status.Member) bool { return m.Name == member })
-	if i < 0 {
+	if i < 0 || l.report.Members[i].Owned == nil {
 		return 0
 	}
-	return l.report.Members[i].Owned
+	return *l.report.Members[i].Owned
 }
 
 func moved(ps []Partition) (n int64) {

@@ -72,7 +72,7 @@ func TestStatusOfALife(t *testing.T) {
 		r.produce(3, 0)
 		time.Sleep(10 * time.Second)
 		g := check("at work", "")
-		if k := g.Self.Kafka; !k.Reachable || k.Since == nil || len(g.Members) != 1 || g.Members[0].Owned != 4 || g.Mapping == nil || len(g.Changes) == 0 {
+		if k := g.Self.Kafka; !k.Reachable || k.Since == nil || len(g.Members) != 1 || *g.Members[0].Owned != 4 || g.Mapping == nil || len(g.Changes) == 0 {
 			t.Errorf("at work: %+v, Kafka %+v", g, k)
 		}
 		p := partitionOf(t, a, 0)
