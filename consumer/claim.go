@@ -56,22 +56,30 @@ type ownedClaim interface {
 type claimChannel struct {
 	p    *Partition
 	out  chan *sarama.ConsumerMessage
-	full bool // the last message had to wait until the handler took one; only feed uses it
+	sent int64 // number of messages that were put into the channel; only feed uses it
+	next int64 // the offset after the last of them, or that at which the partition starts; only feed uses it
 
-	mu      sync.Mutex
-	batches []batchStart // the batches of which messages may be in the channel, and the newest one
+	mu       sync.Mutex
+	batches  []batchStart // the batches of which messages may be in the channel, and the newest one
+	end      batchStart   // behind the newest batch
+	received counts       // what the handler has received, as far as the metrics have it
+	over     bool         // the handler receives no more
 }
 
 // batchStart is the first message of a batch. It does not keep the batch in memory.
 type batchStart struct {
 	number int64     // number of messages before this one
+	bytes  int       // in their keys and values
 	offset int64     // the message's offset
 	at     time.Time // the message's timestamp
 }
 
 func newClaimChannel(p *Partition, size int) *claimChannel {
-	c := &claimChannel{p: p, out: make(chan *sarama.ConsumerMessage, size)}
+	c := &claimChannel{p: p, out: make(chan *sarama.ConsumerMessage, size), next: p.start}
 	p.channel.Store(c)
+	if p.metrics.handling != nil {
+		p.tracker.TimeMarks(sampleEvery, p.metrics.handling.Observe)
+	}
 	return c
 }
 
@@ -82,7 +90,6 @@ func newClaimChannel(p *Partition, size int) *claimChannel {
 func (c *claimChannel) feed(owned context.Context, returned <-chan struct{}, end func()) {
 	for m := c.p.next(); m != nil && c.send(m); m = c.p.next() {
 	}
-	c.p.count()
 	if !c.p.readingEnded {
 		c.empty()
 		end()
@@ -95,30 +102,27 @@ func (c *claimChannel) feed(owned context.Context, returned <-chan struct{}, end
 	case <-owned.Done():
 		c.empty()
 	case <-returned:
+		c.countLast(c.sent - int64(len(c.out)))
 	}
 }
 
-// send puts m into the channel. It returns false if p's context ended before there was room. The time between two messages that
-// both had to wait for room is the time between two receives, so it is sampled.
+// send puts m into the channel. It returns false if p's context ended before there was room.
 func (c *claimChannel) send(m *sarama.ConsumerMessage) bool {
+	if len(c.out) == 0 {
+		c.p.tracker.Arrives(c.next)
+	}
 	select {
 	case c.out <- m:
-		c.full = false
-		return true
 	default:
-	}
-	c.p.count() // before a wait that may be long
-	select {
-	case c.out <- m:
-		if !c.full || c.p.sampler.waited {
-			c.p.dropSample()
+		select {
+		case c.out <- m:
+		case <-c.p.ctx.Done():
+			return false
 		}
-		c.full, c.p.sampler.waited = true, false
-		c.p.handled()
-		return true
-	case <-c.p.ctx.Done():
-		return false
 	}
+	c.sent++
+	c.next = m.Offset + 1
+	return true
 }
 
 // arrived stores the start of a batch that is about to enter the channel, and drops the batches that have left the channel.
@@ -128,7 +132,13 @@ func (c *claimChannel) arrived(b *cursor) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.batches = append(c.batches, batchStart{b.before, b.messages[0].Offset, b.messages[0].Timestamp})
+	start := batchStart{number: b.before, bytes: c.end.bytes, offset: b.messages[0].Offset, at: b.messages[0].Timestamp}
+	size := counts{}
+	for i := range b.messages {
+		size.add(&b.messages[i])
+	}
+	c.batches = append(c.batches, start)
+	c.end = batchStart{number: b.before + int64(len(b.messages)), bytes: start.bytes + size.bytes}
 	received, gone := b.before-int64(len(c.out)), 0
 	for gone+1 < len(c.batches) && c.batches[gone+1].number <= received {
 		gone++
@@ -149,24 +159,75 @@ func (c *claimChannel) find(number int64) (offset int64, at time.Time, ok bool) 
 	return 0, time.Time{}, false
 }
 
+// count adds to the metrics what the handler has received since the last call.
+func (c *claimChannel) count() {
+	at := c.p.cursor.Load()
+	if at == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		number, _ := c.p.received(at)
+		c.countTo(number)
+	}
+}
+
+// countLast is count when the handler receives no more. number is how many messages it has received.
+func (c *claimChannel) countLast(number int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	c.countTo(number)
+}
+
+// countTo adds the messages before the one with this number to the metrics. c.mu is held.
+func (c *claimChannel) countTo(number int64) {
+	now := counts{int(number), c.bytesBefore(number)}
+	if now.messages <= c.received.messages {
+		return
+	}
+	c.p.metrics.messages.Add(float64(now.messages - c.received.messages))
+	c.p.metrics.bytes.Add(float64(max(now.bytes-c.received.bytes, 0)))
+	c.received = counts{now.messages, max(now.bytes, c.received.bytes)}
+}
+
+// bytesBefore returns how many bytes are in the keys and values of the messages before the one with this number. Within a batch it takes
+// them for equally large. c.mu is held.
+func (c *claimChannel) bytesBefore(number int64) int {
+	next := c.end
+	for _, b := range slices.Backward(c.batches) {
+		if b.number <= number && b.number < next.number {
+			return b.bytes + int(float64(next.bytes-b.bytes)*float64(number-b.number)/float64(next.number-b.number))
+		}
+		next = b
+	}
+	return 0
+}
+
 // empty drops the messages in the channel, unless the handler takes them first. It may take one behind those that are dropped: a mark of
 // that does not count.
 func (c *claimChannel) empty() {
-	c.p.tracker.Withhold(func() (first int64, dropped bool) {
+	c.mu.Lock()
+	c.over = true // what is dropped has not been received
+	c.mu.Unlock()
+	dropped := int64(0)
+	c.p.tracker.Withhold(func() (first int64, found bool) {
 		for {
 			select {
 			case m, open := <-c.out:
 				if !open {
-					return first, dropped
+					return first, dropped > 0
 				}
-				if !dropped {
-					first, dropped = m.Offset, true
+				if dropped++; dropped == 1 {
+					first = m.Offset
 				}
 			default:
-				return first, dropped
+				return first, dropped > 0
 			}
 		}
 	})
+	c.countLast(c.sent - dropped)
 }
 
 // Topic returns the partition's topic.

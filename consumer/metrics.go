@@ -62,13 +62,16 @@ type metrics struct {
 }
 
 func newMetrics(set *promreg.Set) *metrics {
+	shown := newGauges(set.Labels())
 	m := &metrics{
-		messages: counters(set, "kiel_consumer_messages_total", "Messages handed to handlers.", "topic"),
-		bytes:    counters(set, "kiel_consumer_bytes_total", "Bytes of keys and values handed to handlers.", "topic"),
+		messages: shown.received(set, "kiel_consumer_messages_total",
+			"Messages that handlers have received; what stands in the channel of sarama's API does not count.", "topic"),
+		bytes: shown.received(set, "kiel_consumer_bytes_total", "Bytes of keys and values that handlers have received.", "topic"),
 		handling: histograms(set, "kiel_consumer_handler_duration_seconds",
 			"Time that handlers of Run took for what they were handed, in seconds: from the hand-out of a message, or of a batch with Batches, "+
-				"until they asked for the next. With sarama's interfaces it is the time between two receives from Messages, as far as the channel "+
-				"was full. At most one message in 10 ms is measured for each partition, so all that take longer are.",
+				"until they asked for the next. With sarama's interfaces it is the time from the mark before, or from the moment when the message came "+
+				"into an empty channel if that was later, until its own mark. At most one message in 10 ms is measured for each partition, so all that "+
+				"take longer are.",
 			[]float64{.00001, .0001, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}, "topic"),
 		delay: histograms(set, "kiel_consumer_delay_seconds",
 			"Time from a message's timestamp to its hand-out, in seconds, of messages that have a timestamp. Of each partition one in "+
@@ -102,7 +105,7 @@ func newMetrics(set *promreg.Set) *metrics {
 		dropped: counters(set, "kiel_consumer_errors_dropped_total", "Errors that nobody read from Errors in time.").WithLabelValues(),
 		late: counters(set, "kiel_consumer_late_total",
 			"Errors after the beginning of Close, which are not sent to Errors, and marks of partitions that are not open.", "kind"),
-		gauges: promreg.Add(set, newGauges(set.Labels())),
+		gauges: promreg.Add(set, shown),
 	}
 	m.showZeros()
 	return m

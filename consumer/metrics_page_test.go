@@ -174,6 +174,8 @@ func touch(t *testing.T, c prometheus.Collector, seen map[string]*metric) (gauge
 		switch v := c.(type) {
 		case *prometheus.CounterVec:
 			_, err = v.GetMetricWithLabelValues(m.labels...)
+		case receivedVec:
+			_, err = v.GetMetricWithLabelValues(m.labels...)
 		case *prometheus.GaugeVec:
 			_, err = v.GetMetricWithLabelValues(m.labels...)
 		case *prometheus.HistogramVec:

@@ -173,7 +173,9 @@ func (p *Partition) next() *sarama.ConsumerMessage {
 		return nil
 	}
 	c.done.Store(done + 1)
-	if p.handed.add(m); p.handed.messages >= countEvery {
+	if p.channel.Load() != nil {
+		// The channel counts what the handler receives.
+	} else if p.handed.add(m); p.handed.messages >= countEvery {
 		p.count()
 	}
 	if p.rereads {
@@ -238,7 +240,6 @@ func (p *Partition) current(ctx context.Context) (*cursor, int64) {
 func (p *Partition) fill(ctx context.Context) bool {
 	p.count()
 	p.waits.Store(true)
-	p.sampler.waited = true
 	if p.resumed != nil {
 		if !kafkaconn.Await(ctx, p.resumed) && p.ctx.Err() == nil {
 			return false

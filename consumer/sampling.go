@@ -9,12 +9,12 @@ import (
 // sampleEvery is the time between two samples of a partition. Messages whose handling takes longer are all sampled.
 const sampleEvery = 10 * time.Millisecond
 
-// sampler measures the handling time of some messages, or batches. It belongs to the goroutine that reads.
+// sampler measures the handling time of some messages, or batches. With sarama's interfaces the tracker measures it, from mark to mark. The
+// sampler belongs to the goroutine that reads.
 type sampler struct {
 	due     time.Duration // when the next sample is due, by the session's clock
 	running bool          // a message that was handed out is being measured
 	began   time.Time     // when that message was handed out
-	waited  bool          // the goroutine has waited for a batch since claim.send reset the field
 }
 
 // sample begins a sample with m, which is handed out now, if a sample is due. p.at, the time of the last check of the claim, is
@@ -34,7 +34,11 @@ func (p *Partition) beginSample(m *sarama.ConsumerMessage) {
 	if p.metrics.handling == nil {
 		return
 	}
-	p.sampler.running, p.sampler.began = true, now
+	if p.channel.Load() != nil {
+		p.tracker.Sample()
+	} else {
+		p.sampler.running, p.sampler.began = true, now
+	}
 	if m.Timestamp.UnixMilli() >= 0 { // m has a timestamp
 		p.metrics.delay.Observe(max(now.Sub(m.Timestamp), 0).Seconds())
 	}
@@ -47,6 +51,3 @@ func (p *Partition) handled() {
 		p.metrics.handling.Observe(time.Since(p.sampler.began).Seconds())
 	}
 }
-
-// dropSample drops the running sample: the end of the handling can't be seen.
-func (p *Partition) dropSample() { p.sampler.running = false }

@@ -1,11 +1,14 @@
 package consumer
 
 import (
+	"context"
 	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // observed are the seconds that an Observer was given.
@@ -85,71 +88,102 @@ func TestDelayNeedsATimestamp(t *testing.T) {
 	})
 }
 
-// With a channel the time between two receives counts, as long as the channel is full.
-func TestReceivesAreSampled(t *testing.T) {
-	for _, size := range []int{0, 2} {
+// With a channel the time from one mark to the next counts, or from the moment when a message came into the empty channel, however large the
+// channel is.
+func TestMarksAreSampled(t *testing.T) {
+	for _, size := range []int{0, 2, 256} {
 		synctest.Test(t, func(t *testing.T) {
-			p, s, _ := newPartition(t)
+			p, s := trackedPartition(t, 0)
 			var handling, delay observed
 			p.metrics.handling, p.metrics.delay = &handling, &delay
-			c := newClaimChannel(p, size)
-			s.put(0, 1, 2, 3, 4, 5)
-			returned, fed := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(fed)
-				c.feed(t.Context(), returned, func() {})
-			}()
-			synctest.Wait()
-			for i := range 6 {
-				take(t, c, int64(i))
-				time.Sleep(time.Duration(i+1) * time.Second)
+			c := feeding(t, p, size)
+			handle := func(offset int64, d time.Duration) {
+				take(t, c, offset)
+				time.Sleep(d)
+				p.tracker.Mark(offset+1, "")
 			}
+			s.put(0, 1, 2, 3, 4, 5)
+			for i := range int64(6) {
+				handle(i, time.Duration(i+1)*time.Second)
+			}
+			handling.is(t, "slow messages", 1, 2, 3, 4, 5, 6)
+			for i := range int64(3) {
+				time.Sleep(time.Hour)
+				s.put(6 + i)
+				handle(6+i, 20*time.Millisecond)
+			}
+			handling.is(t, "the handler waits for a message", .02, .02, .02)
+			time.Sleep(time.Hour)
+			s.put(9)
+			handle(9, time.Millisecond)
+			s.put(10)
+			handle(10, time.Millisecond)
+			handling.is(t, "quick messages", .001)
+			time.Sleep(sampleEvery)
+			s.put(11)
+			take(t, c, 11)
+			time.Sleep(time.Second)
+			s.put(12)
 			synctest.Wait()
-			// Messages that find room tell nothing, nor does the first that finds none. The next one comes too soon after the
-			// first.
-			want := []float64{2, 3, 4, 5}[:4-size]
-			handling.is(t, "the channel is full", want...)
-			go func() {
-				for range c.Messages() {
-				}
-			}()
-			synctest.Wait()
-			s.put(6)
-			synctest.Wait()
-			handling.is(t, "the handler waits")
-			p.end(nil)
-			close(returned)
-			<-fed
+			time.Sleep(time.Second)
+			p.tracker.Mark(12, "")
+			handling.is(t, "another message came meanwhile", 2)
+			handle(12, 3*time.Second)
+			handling.is(t, "the message that came meanwhile", 3)
 		})
 	}
 }
 
-// A message that finds room in the channel shows that the handler was quick. The next message that waits for room begins anew.
-func TestReceivesBehindAnEmptyChannel(t *testing.T) {
+// A handler that marks one message in ten is measured for ten at a time, from the first mark on.
+func TestMarksOfSeveralAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, s, _ := newPartition(t)
+		p, s := trackedPartition(t, 0)
 		var handling, delay observed
 		p.metrics.handling, p.metrics.delay = &handling, &delay
-		c := newClaimChannel(p, 1)
-		s.put(0, 1, 2, 3, 4, 5)
-		after := func(d time.Duration) { // the next message is sent, and d later the handler takes one
-			m := p.next()
-			time.AfterFunc(d, func() { <-c.Messages() })
-			if !c.send(m) {
-				t.Error("not sent")
+		c := feeding(t, p, 256)
+		for i := range int64(30) {
+			s.put(i)
+			take(t, c, i)
+			time.Sleep(time.Second)
+			if i%10 == 9 {
+				p.tracker.Mark(i+1, "")
 			}
-			time.Sleep(sampleEvery) // another sample is due
 		}
-		c.send(p.next())
-		after(time.Second)
-		after(2 * time.Second)
-		handling.is(t, "the channel is full", 2)
-		<-c.Messages()
-		c.send(p.next())
-		after(3 * time.Second)
-		handling.is(t, "a message found room before")
-		after(4 * time.Second)
-		handling.is(t, "the channel is full again", 4)
+		handling.is(t, "ten at a time", 10, 10, 10)
+	})
+}
+
+// What stands in the channel was not received.
+func TestReceivedMessagesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := trackedPartition(t, 0)
+		owned, revoke := context.WithCancelCause(p.ctx)
+		p.ctx, p.end = context.WithCancelCause(owned)
+		c := newClaimChannel(p, 4)
+		returned, fed := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(fed)
+			c.feed(owned, returned, func() {})
+		}()
+		is := func(when string, messages, bytes float64) {
+			t.Helper()
+			synctest.Wait()
+			c.count()
+			if m, b := testutil.ToFloat64(p.metrics.messages), testutil.ToFloat64(p.metrics.bytes); m != messages || b != bytes {
+				t.Errorf("%s: %v messages of %v bytes, want %v of %v", when, m, b, messages, bytes)
+			}
+		}
+		is("at first", 0, 0)
+		s.put(0, 1)
+		s.put(2, 3, 4, 5, 6, 7)
+		is("the channel is full", 0, 0)
+		for i := range int64(3) {
+			take(t, c, i)
+		}
+		is("three were received", 3, 3)
+		revoke(errRevokedInTest)
+		<-fed
+		is("the others were taken back", 3, 3)
 	})
 }
 

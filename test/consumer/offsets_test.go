@@ -305,7 +305,7 @@ func TestMetrics(t *testing.T) {
 		until(t, "20 messages", func() bool { return total(a) == 20 })
 		a.leave()
 		text := `
-# HELP kiel_consumer_bytes_total Bytes of keys and values handed to handlers.
+# HELP kiel_consumer_bytes_total Bytes of keys and values that handlers have received.
 # TYPE kiel_consumer_bytes_total counter
 kiel_consumer_bytes_total{group="g",topic="t"} 100
 # HELP kiel_consumer_commits_total Offsets committed, one per partition, by result; fenced ones were not sent because the claim was lost.
@@ -313,7 +313,7 @@ kiel_consumer_bytes_total{group="g",topic="t"} 100
 kiel_consumer_commits_total{group="g",result="error"} 0
 kiel_consumer_commits_total{group="g",result="fenced"} 0
 kiel_consumer_commits_total{group="g",result="ok"} 4
-# HELP kiel_consumer_messages_total Messages handed to handlers.
+# HELP kiel_consumer_messages_total Messages that handlers have received; what stands in the channel of sarama's API does not count.
 # TYPE kiel_consumer_messages_total counter
 kiel_consumer_messages_total{group="g",topic="t"} 20
 # HELP kiel_consumer_offset_resets_total Start positions that came from a policy, by reason.

@@ -78,6 +78,7 @@ type Tracker struct {
 	leaderEpochs leaderEpochs  // the leader epochs of the delivered batches, and of the batch before the start
 	full         chan struct{} // closed when the window may have room again; nil while nobody waits for room
 	fullSince    time.Time     // when full was made
+	timing       timing
 }
 
 // beginning is what commits say of the group's beginning on a topic; see OffsetCommit.
@@ -144,6 +145,7 @@ func (t *Tracker) Mark(offset int64, text string) bool {
 		return false
 	}
 	if !t.closed && offset > t.next {
+		t.timing.marked()
 		t.set(offset, text)
 		t.window.markTo(offset)
 		t.room()
