@@ -99,7 +99,7 @@ func (g *Group) rejoin(ctx context.Context, join func() (*membership, error)) (*
 	}
 	g.setCutOff(true)
 	defer func() {
-		g.log.AllGone()
+		g.log.AllGone(reporting.KindMember)
 		c.waits = false
 		g.setCutOff(false)
 	}()

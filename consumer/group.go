@@ -19,6 +19,7 @@ import (
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 )
 
 // Group is one member of a consumer group. It is a sarama.ConsumerGroup.
@@ -50,7 +51,8 @@ type Group struct {
 	joinAfter time.Time // until when the next membership waits because Kafka's ACLs have refused the last one; zero when they have not
 	refusals  int       // number of memberships that were refused one after the other
 
-	waitsForBroker bool // the member has left because it is cut off from Kafka, and is to join again
+	outside        string // why the member has left by itself, or could not join; "" once a membership has begun since
+	waitsForBroker bool   // the member has left because it is cut off from Kafka, and is to join again
 
 	setupAt   time.Time   // when Setup was called last, in a membership whose call did not end it
 	abandoned *membership // the last one that has left while the program's code still ran; nil if none has
@@ -211,6 +213,7 @@ func (g *Group) Close() error {
 		g.reportLeft(m)
 	}
 	g.brokers.end()
+	g.log.AllGone()
 	g.report.Close()
 	g.registerer.Close()
 	if g.endSession == nil {
@@ -253,6 +256,21 @@ func (g *Group) setMember(m *membership) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.current = m
+	if m != nil {
+		g.outside = ""
+	}
+}
+
+// leftOut notes why the member has left by itself, or could not join: a trouble that lasts until the member is at work again, whether or
+// not a call goes on. since is when that began; zero for now. The call returns err, so the log need not have it.
+func (g *Group) leftOut(err error, since time.Time) {
+	g.log.FailedDebug(reporting.KindMember, "", err)
+	if !since.IsZero() {
+		g.log.Began(reporting.KindMember, since)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.outside = status.ShownText(err.Error())
 }
 
 // setSetupAt stores when Setup was called last; zero if the next session need not wait.

@@ -281,8 +281,14 @@ func (m *membership) run() {
 	m.judging.Wait()
 	m.catalog.End()
 	m.openLog.Flush()
-	m.group.log.AllGone()
-	m.group.noteRefusal(errors.Join(m.refusals.reason(), owned, m.clusterFault()), m.refusals.began)
+	why := errors.Join(m.refusals.reason(), owned, m.clusterFault())
+	m.group.noteRefusal(why, m.refusals.began)
+	if byItself && why != nil {
+		m.group.log.AllGone(reporting.KindMember)
+		m.group.leftOut(why, m.refusals.since())
+	} else {
+		m.group.log.AllGone()
+	}
 	err := errors.Join(owned, m.refusals.reason(), m.clusterFault(), m.users.end(m.late), m.kafka.endUntil(m.late))
 	m.endLate()
 	m.group.setAbandoned(m)

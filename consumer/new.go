@@ -146,6 +146,7 @@ func newGroup(s *session.Session, b *bootstrap, group string, set settings) (*Gr
 func newReporter(set settings, m *metrics) *reporting.Reporter {
 	r := reporting.New(set.config.Consumer.Return.Errors, set.config.ChannelBufferSize, m.dropped.Inc)
 	r.Log, r.Logger, r.Late = errlog.New(set.log), set.log, m.late.WithLabelValues(lateError).Inc
+	r.Log.Explains(reporting.KindKafka, reporting.KindCommit, reporting.KindFetch, reporting.KindMetadata, reporting.KindOffsets, reporting.KindBroker)
 	return r
 }
 

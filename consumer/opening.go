@@ -220,7 +220,7 @@ func (o *opening) endSession(err error, again bool) {
 	case err != nil && (failure == nil || !first && !s.isEnd(err)): // the call does not return err
 		o.member.report.FailedOf(o.tp, reporting.KindHandler, err)
 	case failure != nil && first:
-		log.FailedWarn(reporting.KindHandler, o.tp.String(), failure)
+		log.Failed(reporting.KindHandler, o.tp.String(), failure)
 	case first && again:
 		log.FailedWarn(reporting.KindHandler, o.tp.String(), errHandler(nil))
 	case first:

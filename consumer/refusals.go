@@ -44,6 +44,7 @@ type refusals struct {
 	commits stretch                   // the refusals to commit offsets of the group
 	reads   stretch                   // the refusals to read offsets of the group, which ACLs may refuse alone
 	ended   error                     // why the member was made to leave; nil if it was not
+	first   time.Time                 // when the stretch of refusals began for which it was
 }
 
 // answer is Kafka's last answer for a partition, and when the member claimed it.
@@ -130,7 +131,10 @@ func (r *refusals) committed(p kiel.Partition, err error) {
 
 // judge makes the member leave if err is a refusal and refusals have lasted long enough. It returns whether the member leaves.
 func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
-	var reason error
+	var (
+		reason error
+		first  time.Time
+	)
 	r.mu.Lock()
 	switch {
 	case errors.Is(err, sarama.ErrGroupAuthorizationFailed):
@@ -139,7 +143,7 @@ func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 			g = &r.commits
 		}
 		if g.refuse(r.gap); r.atStart(g) || g.stays() {
-			reason = reporting.Refused("group", r.group, g.lasted(), err)
+			reason, first = reporting.Refused("group", r.group, g.lasted(), err), g.since
 		}
 	case errors.Is(err, sarama.ErrTopicAuthorizationFailed):
 		t := r.topic(p)
@@ -150,11 +154,11 @@ func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 			r.owned[p] = answer{now, was.claimed}
 		}
 		if t.refuse(r.gap); r.atStart(t) && slices.Contains(r.named, p.Topic) || t.stays() && r.allRefused(p.Topic) {
-			reason = reporting.Refused("topic", p.Topic, t.lasted(), err)
+			reason, first = reporting.Refused("topic", p.Topic, t.lasted(), err), t.since
 		}
 	}
 	if r.ended == nil {
-		r.ended = reason
+		r.ended, r.first = reason, first
 	}
 	r.mu.Unlock()
 	if reason != nil {
@@ -193,6 +197,25 @@ func (r *refusals) reason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ended
+}
+
+// since returns when the refusals began for which the member was made to leave; zero if it was not.
+func (r *refusals) since() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first
+}
+
+// some returns whether Kafka's last answers refuse a topic or the group.
+func (r *refusals) some() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.topics {
+		if !t.since.IsZero() {
+			return true
+		}
+	}
+	return !r.commits.since.IsZero() || !r.reads.since.IsZero()
 }
 
 // grant ends the stretch: Kafka has granted access.

@@ -63,6 +63,9 @@ func (g *Group) join(ctx context.Context, topics *topiclist.List, kind sessions.
 	}
 	m, err := g.newMembership(ctx, topics, kind)
 	if g.noteRefusal(err, time.Time{}); err != nil {
+		if !errors.Is(err, errNotJoined) && !g.cutOff.waits { // rejoin reports its failures
+			g.leftOut(err, time.Time{})
+		}
 		return nil, err
 	}
 	g.setMember(m)

@@ -52,7 +52,7 @@ func (g *Group) Status() *status.Group {
 // ready as before. Waiting does not block.
 func (g *Group) Waiting() string {
 	g.mu.Lock()
-	m, closed, called, running, cutOff := g.current, g.closed, g.called, g.running != nil, g.waitsForBroker
+	m, closed, called, running, cutOff, outside := g.current, g.closed, g.called, g.running != nil, g.waitsForBroker, g.outside
 	g.mu.Unlock()
 	switch {
 	case m != nil:
@@ -62,12 +62,20 @@ func (g *Group) Waiting() string {
 	case running && cutOff:
 		return waitsForBroker
 	case running:
-		return waitsForTopics
+		return waitsForTopics + lastTry(outside)
 	case called:
-		return waitsForAnother
+		return waitsForAnother + lastTry(outside)
 	default:
 		return waitsForConsume
 	}
+}
+
+// lastTry returns how a text about waiting names the error of the last attempt, "" for none.
+func lastTry(err string) string {
+	if err == "" {
+		return ""
+	}
+	return "; the last try: " + err
 }
 
 // Alive returns nil when the loops of the allocator, the owner and the committer have answered, or when there is no membership.
@@ -137,7 +145,7 @@ func (m *membership) describe(out *status.Group) {
 func (o *opening) waitsFor() string {
 	text := o.at().waitsFor()
 	if failure := o.failure.Load(); failure != nil {
-		text += "; the last try: " + *failure
+		text += lastTry(*failure)
 	}
 	return status.ShownText(text)
 }

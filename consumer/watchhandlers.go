@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kielgo/kiel/consumer/internal/reporting"
@@ -26,6 +28,9 @@ const (
 var errUnmarked = errors.New(
 	"no message was marked since the first: unless the program stores offsets itself, nothing is committed, and the next owner reads all again")
 
+// maxStands is how many of the handlers that are found standing in one look a line names.
+const maxStands = 5
+
 // warned is what the log has said of a partition's handler.
 type warned struct {
 	stands, unmarked bool
@@ -38,38 +43,86 @@ type warned struct {
 func (m *membership) watchHandlers(ctx context.Context) {
 	said := map[*Partition]warned{}
 	for pause.Sleep(ctx, handlerPause) == nil {
-		last := said
-		said = map[*Partition]warned{}
-		for _, p := range m.group.open() {
-			said[p] = m.watchHandler(p, last[p])
+		said = m.lookAtHandlers(said, time.Now())
+		if m.isAtWork() {
+			m.group.log.OK(reporting.KindMember, "")
 		}
 	}
 }
 
-// watchHandler looks at one partition. It returns what the log has said by then.
-func (m *membership) watchHandler(p *Partition, said warned) (now warned) {
-	at, about := time.Now(), p.id.String()
-	tell := func(kind string, is, was bool, since time.Time, err error) bool {
-		if is && !was {
-			m.group.log.FailedWarn(kind, about, failure("", "", err), "since", since)
+// isAtWork returns whether this member has what it is to have: a partition that is open, or none, and Kafka refuses it nothing.
+func (m *membership) isAtWork() bool {
+	s := m.snapshot()
+	return s != nil && s.Joined && !m.refusals.some() && (len(s.Mine()) == 0 || len(m.group.open()) > 0)
+}
+
+// lookAtHandlers looks at all open partitions. It returns what the log has said by then.
+func (m *membership) lookAtHandlers(last map[*Partition]warned, at time.Time) map[*Partition]warned {
+	said := map[*Partition]warned{}
+	var stand []standing
+	for _, p := range m.group.open() {
+		was := last[p]
+		stood := p.stood(at)
+		now := was.after(stood)
+		first := p.firstMessage()
+		now.unmarked = stood < standsLimit && !first.IsZero() && at.Sub(first) >= unmarkedLimit && !p.keepsItself && !p.tracker.Progress().Used
+		if now.stands && !was.stands {
+			stand = append(stand, standing{p, at.Add(-stood)})
 		}
-		if !is || p.ctx.Err() != nil { // released meanwhile
-			m.group.log.OK(kind, about)
+		if now.unmarked && !was.unmarked {
+			m.group.log.FailedWarn(reporting.KindUnmarked, p.id.String(), failure("", "", errUnmarked), "since", first)
 		}
-		return is
+		said[p] = now
 	}
-	stood := p.stood(at)
-	limit := max(standsLimit, min(2*said.longest, maxStandsLimit))
-	now.stands = tell(reporting.KindStands, stood >= limit || said.stands && stood >= standsLimit, said.stands, at.Add(-stood),
-		fmt.Errorf("the handler has taken no further message and marked none: it is before offset %d", p.handlerPosition()))
-	now.longest = said.longest
-	if now.stands {
-		now.longest = max(stood, said.longest)
+	for p, was := range last {
+		if now := said[p]; was.stands && !now.stands {
+			m.group.log.OK(reporting.KindStands, p.id.String())
+		}
+		if now := said[p]; was.unmarked && !now.unmarked {
+			m.group.log.OK(reporting.KindUnmarked, p.id.String())
+		}
 	}
-	first := p.firstMessage()
-	marksNone := stood < standsLimit && !first.IsZero() && at.Sub(first) >= unmarkedLimit && !p.keepsItself && !p.tracker.Progress().Used
-	now.unmarked = tell(reporting.KindUnmarked, marksNone, said.unmarked, first, errUnmarked)
-	return now
+	m.warnOfStanding(stand)
+	return said
+}
+
+// after returns what the log has said when a handler is found to have stood for so long.
+func (w warned) after(stood time.Duration) warned {
+	limit := max(standsLimit, min(2*w.longest, maxStandsLimit))
+	w.stands = stood >= limit || w.stands && stood >= standsLimit
+	if w.stands {
+		w.longest = max(stood, w.longest)
+	}
+	return w
+}
+
+// standing is a partition whose handler stands.
+type standing struct {
+	p     *Partition
+	since time.Time
+}
+
+// warnOfStanding warns of handlers that one look has found standing: the line names the first of them.
+func (m *membership) warnOfStanding(all []standing) {
+	if len(all) == 0 {
+		return
+	}
+	slices.SortFunc(all, func(a, b standing) int { return a.since.Compare(b.since) })
+	var names []string
+	for _, s := range all[:min(len(all), maxStands)] {
+		names = append(names, fmt.Sprintf("%s before offset %d", s.p.id, s.p.handlerPosition()))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	err := failure("", "", fmt.Errorf("the handler has taken no further message and marked none: %s", strings.Join(names, ", ")))
+	for _, s := range all {
+		m.group.log.FailedWarn(reporting.KindStands, s.p.id.String(), err, "since", all[0].since)
+		if s.p.ctx.Err() != nil { // released meanwhile
+			m.group.log.OK(reporting.KindStands, s.p.id.String())
+		}
+	}
+	m.group.log.Began(reporting.KindStands, all[0].since)
 }
 
 // stood returns for how long a handler that could take a message has taken none. It is 0 for a handler that waits for messages when

@@ -51,6 +51,42 @@ func TestHandlerThatStandsIsWarnedOf(t *testing.T) {
 	})
 }
 
+// Handlers that stand at the same time are all found in the log, and the trouble began when the first of them began to stand.
+func TestHandlersThatStandAtOnce(t *testing.T) {
+	said := logtest.Capture(t)
+	inRig(t, 8, func(t *testing.T, r *rig) {
+		r.produce(3, 0, 1, 2, 3, 4, 5, 6)
+		hung := newGate()
+		defer hung.open()
+		m := r.member("a", nil)
+		m.h.each = func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, msg *sarama.ConsumerMessage) error {
+			hung.wait()
+			s.MarkMessage(msg, "")
+			return nil
+		}
+		m.start()
+		until(t, "all hang", func() bool { return hung.waiting.Load() == 7 })
+		began := time.Now()
+		time.Sleep(55 * time.Second)
+		r.produce(3, 7)
+		time.Sleep(30 * time.Second)
+		if n := said.Count("kind=stands"); n != 1 || said.Count("kind=stands", "and marked none: t:", " before offset 1, ", ", 2 more") != 1 {
+			t.Errorf("%d lines:\n%s", n, said)
+		}
+		time.Sleep(time.Minute)
+		if n := said.Count("kind=stands"); n != 2 || said.Count("kind=stands", "about=t:7", "and marked none: t:7 before offset 1") != 1 {
+			t.Errorf("%d lines:\n%s", n, said)
+		}
+		troubles := m.group.Status().Troubles
+		if len(troubles) != 1 || len(troubles[0].About) != 8 || troubles[0].Since.Sub(began).Abs() > 11*time.Second {
+			t.Errorf("they stand since %v, troubles %+v", began, troubles)
+		}
+		hung.open()
+		time.Sleep(30 * time.Second)
+		m.leave()
+	})
+}
+
 // A handler that marks nothing is warned of two minutes after its first message, unless the program stores offsets itself.
 func TestHandlerThatMarksNothingIsWarnedOf(t *testing.T) {
 	for name, fenced := range map[string]bool{"without Fence": false, "with Fence": true} {

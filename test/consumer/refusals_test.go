@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/status"
 )
 
 // The requests that Kafka refuses to a principal without an operation on a topic or a group.
@@ -152,6 +153,54 @@ func TestRefusedAtRunTime(t *testing.T) {
 		})
 	}
 }
+
+// A refusal goes on when the call has ended, and so does the trouble, until the member is at work again. What it waits for has the refusal.
+func TestTroubleOutlastsTheCall(t *testing.T) {
+	for name, c := range refusals() {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, 4, func(t *testing.T, r *rig) {
+				fault := c.refuse(r)
+				began := time.Now()
+				a := r.member("a", nil)
+				goesOn := func(when, waits string) {
+					t.Helper()
+					g := a.group.Status()
+					i := slices.IndexFunc(g.Troubles, func(tr status.Trouble) bool { return tr.Kind == "member" })
+					if i < 0 || g.Troubles[i].Until != nil || !strings.Contains(g.Troubles[i].Last, c.advice) {
+						t.Errorf("%s: troubles %+v", when, g.Troubles)
+					}
+					if w := g.Self.Waiting; !strings.HasPrefix(w, waits+"; the last try: ") || !strings.Contains(w, c.advice) {
+						t.Errorf("%s: it waits for %q", when, w)
+					}
+				}
+				for range 3 {
+					a.start()
+					c.check(t, a)
+					goesOn("the call has ended", "Consume has returned and was not called again")
+				}
+				a.start()
+				time.Sleep(4 * time.Second)
+				goesOn("another call waits", "Kafka to describe the topics")
+				fault.Remove()
+				until(t, "it has all", func() bool { return len(a.owns()) == 4 })
+				time.Sleep(handlersLookedAt)
+				g := a.group.Status()
+				for _, tr := range g.Troubles {
+					if tr.Until == nil || tr.Kind == "member" && tr.Since.After(began.Add(time.Second)) {
+						t.Errorf("at work: trouble %+v, and the refusals began at %v", tr, began)
+					}
+				}
+				if g.Self.Waiting != "" {
+					t.Errorf("at work: it waits for %q", g.Self.Waiting)
+				}
+				a.leave()
+			})
+		})
+	}
+}
+
+// handlersLookedAt is how long it takes until a member has looked at its handlers again.
+const handlersLookedAt = 10*time.Second + time.Millisecond
 
 // keepProducing appends a message to each of the topic's partitions once a second, until stop is called.
 func (r *rig) keepProducing() (stop func()) {

@@ -16,6 +16,7 @@ import (
 
 // The kinds of errors in the log and in the status, beside those of package fetch.
 const (
+	KindBroker   = "broker"        // requests to a broker fail; package fetch reports it
 	KindCleanup  = "cleanup"       // Cleanup has returned an error
 	KindCommit   = "commit"        // offsets can't be stored
 	KindFence    = "fence"         // Fence has returned an error
@@ -23,7 +24,7 @@ const (
 	KindHandler  = "handler"       // a handler has returned by itself, or panicked
 	KindKafka    = "kafka"         // no broker answers
 	KindHeldBack = "held-back"     // messages of a partition are not handed out because an old one is not marked
-	KindMember   = "member"        // the member has left with an error that no call returns
+	KindMember   = "member"        // the member has left by itself, or could not join
 	KindMetadata = "metadata"      // the topics can't be described
 	KindMissing  = "missing-topic" // Kafka does not have a topic any more
 	KindOffsets  = "offsets"       // stored offsets, or the first or the last offset of a partition, can't be read
