@@ -247,7 +247,8 @@ type fakeFetcher struct {
 	first, last int64
 	times       map[time.Time]int64 // the offsets of the first messages that are not older
 	opens       []int64
-	streams     chan *fakeStream // each opened one
+	asked       []map[string][]int32 // for ends
+	streams     chan *fakeStream     // each opened one
 	fail        error
 	cut         *fetch.TruncatedError // what was read under its epoch is not there; nil for no truncation
 	epoch       int32                 // of the batches of streams that are opened, if not 0
@@ -280,6 +281,20 @@ func (f *fakeFetcher) open(_ context.Context, p kiel.Partition, offset int64, le
 	}
 	f.streams <- s
 	return s, nil
+}
+
+func (f *fakeFetcher) ends(_ context.Context, topics map[string][]int32) map[string]map[int32]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, topics)
+	out := map[string]map[int32]int64{}
+	for topic, ids := range topics {
+		out[topic] = map[int32]int64{}
+		for _, id := range ids {
+			out[topic][id] = f.last
+		}
+	}
+	return out
 }
 
 func (f *fakeFetcher) prepare([]kiel.Partition) {}

@@ -14,6 +14,7 @@ import (
 type kafkaFetcher struct {
 	reading *fetch.Fetcher
 	dialer  *kafkaconn.Dialer
+	cluster fetch.Cluster
 	stop    context.CancelFunc
 	running kafkaconn.Calls
 }
@@ -21,12 +22,13 @@ type kafkaFetcher struct {
 // newKafkaFetcher starts a fetcher, which reads until life ends or end is called.
 func newKafkaFetcher(life context.Context, d *kafkaconn.Dialer, control sarama.Client, opts fetch.Options) (*kafkaFetcher, error) {
 	opts.Dialer = d
-	reading, err := fetch.New(fetch.ClusterOf(control), opts)
+	cluster := fetch.ClusterOf(control)
+	reading, err := fetch.New(cluster, opts)
 	if err != nil {
 		return nil, err
 	}
 	life, stop := context.WithCancel(life)
-	f := &kafkaFetcher{reading: reading, dialer: d, stop: stop}
+	f := &kafkaFetcher{reading: reading, dialer: d, cluster: cluster, stop: stop}
 	f.running.Start(func() { _ = reading.Run(life) }) // only a second Run fails
 	return f, nil
 }
@@ -50,6 +52,12 @@ func (f *kafkaFetcher) prepare(ps []kiel.Partition) {
 	for topic, ids := range byTopic(ps) {
 		f.reading.Prepare(topic, ids)
 	}
+}
+
+// ends asks the leaders of partitions for their ends. It returns nothing if ctx ends first.
+func (f *kafkaFetcher) ends(ctx context.Context, topics map[string][]int32) map[string]map[int32]int64 {
+	found, _ := kafkaconn.Run(ctx, &f.running, func() (map[string]map[int32]int64, error) { return f.cluster.Ends(topics), nil }, nil)
+	return found
 }
 
 // end stops the fetcher. It aborts the connections, so that a running dial or handshake ends.

@@ -14,7 +14,8 @@ import (
 	"github.com/kielgo/kiel"
 )
 
-// gauges reads the state of a Group at each scrape. A partition has series while it is open. A topic has series from the first
+// gauges reads the state of a Group at each scrape. A partition has series while it is open, and afterwards
+// while this member owns it. A topic has series from the first
 // scrape on that finds one of its partitions open.
 type gauges struct {
 	group atomic.Pointer[Group] // nil until the Group is made
@@ -32,14 +33,16 @@ func newGauges(constant prometheus.Labels) *gauges {
 	return &gauges{
 		topics: map[string]bool{},
 		lag: desc("kiel_consumer_lag_messages",
-			"Offsets between the next message that the handler gets and the end of what may be read, of each open partition; what stands in the "+
-				"channel of sarama's API counts. The end is 5 s old at most: of a partition that is paused, or whose buffer is full, it is asked for at the scrape, "+
-				"which waits for half a second at most. While Kafka does not answer, it is the last one that is known.", "topic", "partition"),
+			"Offsets between the next message that the handler gets and the end of what may be read, of each partition that this member owns; what stands "+
+				"in the channel of sarama's API counts. The end is 5 s old at most: of a partition that is paused, or whose buffer is full, it is asked for at the "+
+				"scrape, which waits for half a second at most. Of a partition that is owned and not open, as one whose handler fails, the next message is that at the "+
+				"committed offset, and the end is 90 s old at most. While Kafka does not answer, it is the last one that is known.", "topic", "partition"),
 		behind: desc("kiel_consumer_lag_seconds",
-			"Age of the next message that the handler gets, in seconds, of each open partition; 0 when none waits.", "topic", "partition"),
+			"Age of the next message that the handler gets, in seconds, of each partition that this member owns; 0 when none waits. If the partition is not "+
+				"open, and its handler has not had that message, it is the time since the message was seen to wait.", "topic", "partition"),
 		uncommitted: desc("kiel_consumer_uncommitted_messages",
-			"Offsets between the committed one and the next message that the handler gets, of each open partition: what was handed out and comes again to "+
-				"the next owner. It grows without end where a program marks nothing; 0 if it keeps offsets itself, by Fence or from Setup.", "topic", "partition"),
+			"Offsets between the committed one and the next message that the handler gets, of each partition that this member owns: what was handed out and "+
+				"comes again to the next owner; 0 while it is not open. It grows without end where a program marks nothing; 0 if it keeps offsets itself, by Fence or from Setup.", "topic", "partition"),
 		paused: desc("kiel_consumer_paused_partitions",
 			"Open partitions that the program has paused.", "topic"),
 		stalled: desc("kiel_consumer_handler_stalled_seconds",
@@ -99,10 +102,40 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 		stalled[at.topic] = max(stalled[at.topic], p.stalled(now))
 	}
+	g.collectShut(group, gauge, open, now)
 	for _, topic := range g.seen(maps.Keys(stalled)) {
 		gauge(g.paused, float64(paused[topic]), topic)
 		gauge(g.stalled, stalled[topic].Seconds(), topic)
 	}
+}
+
+// collectShut collects the lag of the partitions that are owned and not open: they go on at the committed offset.
+func (g *gauges) collectShut(group *Group, gauge func(d *prometheus.Desc, v float64, labels ...string), open map[kiel.Partition]*Partition, now time.Time) {
+	m := group.member()
+	if m == nil {
+		return
+	}
+	shut := map[kiel.Partition]waiting{}
+	m.shut.each(now, func(p kiel.Partition, messages int64, behind time.Duration) {
+		if open[p] == nil {
+			shut[p] = waiting{messages, behind}
+		}
+	})
+	taken := labelled(open)
+	for at, w := range labelled(shut) {
+		if taken[at] != nil {
+			continue
+		}
+		gauge(g.lag, float64(w.messages), at.topic, at.partition)
+		gauge(g.behind, w.behind.Seconds(), at.topic, at.partition)
+		gauge(g.uncommitted, 0, at.topic, at.partition)
+	}
+}
+
+// waiting is the lag of a partition.
+type waiting struct {
+	messages int64
+	behind   time.Duration
 }
 
 // freshen has Kafka asked for the ends of the partitions that are not fetched, by one request to each of their leaders, and waits
@@ -135,9 +168,9 @@ type labels struct{ topic, partition string }
 
 // labelled returns partitions by their labels. Two partitions may have the same labels if their topics are no UTF-8; it returns
 // one of them.
-func labelled(open map[kiel.Partition]*Partition) map[labels]*Partition {
-	out := make(map[labels]*Partition, len(open))
-	for id, p := range open {
+func labelled[P any](all map[kiel.Partition]P) map[labels]P {
+	out := make(map[labels]P, len(all))
+	for id, p := range all {
 		out[labels{labelOf(id.Topic), strconv.Itoa(int(id.ID))}] = p
 	}
 	return out

@@ -50,6 +50,7 @@ type membership struct {
 	openLog        *reporting.OpenLog
 	openings       openings
 	stumbled       stumbled
+	shut           shutPartitions
 	tree           tree
 	hashed         clusterHash
 	findings       reporting.Findings
@@ -252,6 +253,7 @@ func (m *membership) run() {
 	background.Go(func() { m.watchKafka(m.life) })
 	background.Go(func() { m.watchClient(m.ctx) })
 	background.Go(func() { m.watchHandlers(m.ctx) })
+	background.Go(func() { m.watchShut(m.ctx) })
 	background.Go(func() { m.watchStumbled(m.life) })
 	background.Go(func() { m.watchEnd(m.ctx) })
 	background.Go(func() { m.watchPlans(m.ctx) })

@@ -60,7 +60,7 @@ var metricsPackages = []struct{ dir, name, about string }{
 // These texts say from when on a metric exists that does not exist from the beginning.
 const (
 	fromOpening = "the first opening of a partition of the topic, until the topic is gone"
-	whileOpen   = "the opening of the partition, until it is closed"
+	whileOwned  = "the opening of the partition, or two minutes after its claim, until the member gives it up"
 	fromEvent   = "the first such event, until the topic is gone"
 	fromMapping = "the first mapping of a member that has joined"
 	fromPlan    = "a mapping that gives the member some of the topic, until one gives it none"
@@ -86,9 +86,9 @@ var laterMetrics = map[string]struct {
 	},
 	"kiel_consumer_paused_partitions":       {from: fromOpening},
 	"kiel_consumer_handler_stalled_seconds": {from: fromOpening},
-	"kiel_consumer_lag_messages":            {from: whileOpen},
-	"kiel_consumer_lag_seconds":             {from: whileOpen},
-	"kiel_consumer_uncommitted_messages":    {from: whileOpen},
+	"kiel_consumer_lag_messages":            {from: whileOwned},
+	"kiel_consumer_lag_seconds":             {from: whileOwned},
+	"kiel_consumer_uncommitted_messages":    {from: whileOwned},
 	"kiel_consumer_offset_resets_total": {
 		from: fromEvent, values: map[string][]string{"reason": {reasonNone, reasonOutOfRange, reasonTruncated, reasonRecreated}},
 	},

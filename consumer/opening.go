@@ -322,6 +322,7 @@ func (o *opening) consume(ctx context.Context, s stream, start int64) error {
 	o.member.openPartitions.add(o, stop)
 	p.resumed = o.member.pauses.opened(o.tp, s)
 	o.setOpen()
+	o.member.shut.opened(o)
 	o.logOpened(start)
 	err := o.callHandler(ctx, p)
 	p.handlerReturned(ctx)
@@ -331,6 +332,7 @@ func (o *opening) consume(ctx context.Context, s stream, start int64) error {
 		o.member.stumbled.at(p)
 	}
 	o.member.openPartitions.remove(o)
+	o.member.shut.closed(o, p)
 	o.session.closed(p, errors.Is(ended, errHandlerReturned))
 	o.member.pauses.closed(o.tp, s)
 	o.handlerDone(ctx, p, ended)

@@ -36,6 +36,7 @@ func (m *membership) addOpening(o *opening) (ended func()) {
 		set.all = map[kiel.Partition]*opening{}
 	}
 	set.all[o.tp] = o
+	m.shut.claimed(o)
 	return func() {
 		set.mu.Lock()
 		delete(set.all, o.tp)
@@ -76,6 +77,7 @@ func (m *membership) giveUpWithClaim(o *opening) {
 // gaveUp ends the errors of a partition in the log: the partition is not this member's any more.
 func (m *membership) gaveUp(p kiel.Partition) {
 	m.stumbled.forget(p)
+	m.shut.gaveUp(p)
 	m.openLog.Forget(p)
 	if m.group.log.Failing() {
 		m.group.log.Gone(p.String())

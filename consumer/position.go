@@ -36,6 +36,7 @@ func (o *opening) position(ctx context.Context, reads bool) (int64, error) {
 	if err != nil {
 		return 0, failure("find the start position of", o.tp.String(), err)
 	}
+	o.member.shut.found(o, s.offset)
 	text := ""
 	o.leaderEpoch, o.origin = -1, reporting.FromCommitted
 	switch {
@@ -65,8 +66,10 @@ func (o *opening) position(ctx context.Context, reads bool) (int64, error) {
 	next, err := o.seek(ctx, s.offset)
 	if err != nil {
 		o.member.committer.Close(o.claim.Context(), o.tracker)
+		return next, err
 	}
-	return next, err
+	o.member.shut.found(o, next)
+	return next, nil
 }
 
 // reason returns why a policy chooses the start position; "" if found does. The id in a commit says whether the topic was created

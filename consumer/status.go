@@ -128,8 +128,14 @@ func (m *membership) describe(out *status.Group) {
 	for i := range out.Partitions {
 		p := &out.Partitions[i]
 		tp := kiel.Partition{Topic: p.Topic, ID: p.Partition}
+		if p.Owner != out.Self.Name {
+			continue
+		}
+		if open[tp] == nil {
+			m.describeShut(p, tp, now)
+		}
 		o := openings[tp]
-		if o == nil || p.Owner != out.Self.Name {
+		if o == nil {
 			continue
 		}
 		if at := o.at(); at != atHandler && p.State == status.Owned {
@@ -138,6 +144,13 @@ func (m *membership) describe(out *status.Group) {
 		if one := open[tp]; one != nil {
 			one.describe(p, now)
 		}
+	}
+}
+
+// describeShut adds the offsets of a partition that is owned and not open.
+func (m *membership) describeShut(out *status.Partition, p kiel.Partition, now time.Time) {
+	if out.Offsets = m.shut.offsets(p, now); out.Offsets != nil {
+		out.Offsets.Paused = m.pauses.has(p)
 	}
 }
 

@@ -173,8 +173,10 @@ type Partition struct {
 	// or if its state can't be read.
 	WaitsFor string `json:"waits_for,omitempty"`
 
-	Offsets *Offsets `json:"offsets,omitempty"` // for a consumer's own open partitions
-	Times   *Times   `json:"times,omitempty"`   // for a member's own partitions
+	// Offsets are those of a consumer's own partitions. While one is not open, as one whose handler fails, Position is the committed offset,
+	// at which it goes on, and End is 90 s old at most.
+	Offsets *Offsets `json:"offsets,omitempty"`
+	Times   *Times   `json:"times,omitempty"` // for a member's own partitions
 }
 
 // Offsets are a consumer's offsets in a partition. An offset that is not known is -1.
