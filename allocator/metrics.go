@@ -92,12 +92,12 @@ func newGauges(constant prometheus.Labels) *gauges {
 		inProgress:    desc("kiel_rebalance_in_progress", "1 while a change waits to be acted on, or a mapping is computed."),
 		lastRebalance: desc("kiel_last_rebalance_timestamp_seconds", "When a mapping was applied last, in seconds since 1970; 0 before the first."),
 		members:       desc("kiel_members", "Members of the group, as last read."),
-		partitions:    desc("kiel_partitions", "Items of the shared set, as last read."),
+		partitions:    desc("kiel_set_items", "Items of the shared set, as last read."),
 		zoned:         desc("kiel_zoned_partitions", "Partitions that have a zone, in the set or not, as last read."),
 		unwanted:      desc("kiel_unwanted_partitions", "Partitions of topics that no member asks for, which the mapping leaves out."),
 		disagreements: desc("kiel_disagreements", "Members, topics or items, as last read, that keep the group from acting as one, by the kind of "+
 			"disagreement that /status lists; 1 where the kind is about a znode.", "kind"),
-		assigned: desc("kiel_assigned_partitions", "Partitions that the mapping gives to this member.", "topic"),
+		assigned: desc("kiel_planned_partitions", "Partitions that the mapping gives to this member.", "topic"),
 		viewAge:  desc("kiel_view_age_seconds", "Time since ZooKeeper last confirmed members and set, or since the member began."),
 		mapping: desc("kiel_mapping_hash", "A hash of the mapping: of the partitions and the names of their owners. 0 while this member is not "+
 			"in the group."),

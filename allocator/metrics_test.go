@@ -79,25 +79,25 @@ func TestMetrics(t *testing.T) {
 		}
 		sleep(settle)
 		scrape(w, reg, `
-# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
-# TYPE kiel_assigned_partitions gauge
-kiel_assigned_partitions{group="g",topic="t"} 1
+# HELP kiel_planned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_planned_partitions gauge
+kiel_planned_partitions{group="g",topic="t"} 1
 # HELP kiel_last_rebalance_timestamp_seconds When a mapping was applied last, in seconds since 1970; 0 before the first.
 # TYPE kiel_last_rebalance_timestamp_seconds gauge
 kiel_last_rebalance_timestamp_seconds{group="g"} 9.4668505015e+08
 # HELP kiel_members Members of the group, as last read.
 # TYPE kiel_members gauge
 kiel_members{group="g"} 6
-# HELP kiel_partitions Items of the shared set, as last read.
-# TYPE kiel_partitions gauge
-kiel_partitions{group="g"} 5
+# HELP kiel_set_items Items of the shared set, as last read.
+# TYPE kiel_set_items gauge
+kiel_set_items{group="g"} 5
 # HELP kiel_rebalance_in_progress 1 while a change waits to be acted on, or a mapping is computed.
 # TYPE kiel_rebalance_in_progress gauge
 kiel_rebalance_in_progress{group="g"} 0
-# HELP kiel_rebalances_failed_total Rebalances that failed, by stage; callback is one of the allocator, handler a handler or callback of the owner.
-# TYPE kiel_rebalances_failed_total counter
-kiel_rebalances_failed_total{group="g",stage="callback"} 0
-kiel_rebalances_failed_total{group="g",stage="compute"} 1
+# HELP kiel_rebalance_errors_total Errors in rebalances, by stage; callback is one of the allocator, handler a handler or callback of the owner.
+# TYPE kiel_rebalance_errors_total counter
+kiel_rebalance_errors_total{group="g",stage="callback"} 0
+kiel_rebalance_errors_total{group="g",stage="compute"} 1
 # HELP kiel_rebalances_total Mappings that were computed and applied, by the cause of their reason.
 # TYPE kiel_rebalances_total counter
 kiel_rebalances_total{cause="initial",group="g"} 1
@@ -123,8 +123,8 @@ kiel_zk_session_state{group="g",state="suspended"} 0
 # TYPE kiel_zoned_partitions gauge
 kiel_zoned_partitions{group="g"} 2
 `,
-			"kiel_assigned_partitions", "kiel_last_rebalance_timestamp_seconds", "kiel_members", "kiel_partitions",
-			"kiel_rebalance_in_progress", "kiel_rebalances_failed_total", "kiel_rebalances_total",
+			"kiel_planned_partitions", "kiel_last_rebalance_timestamp_seconds", "kiel_members", "kiel_set_items",
+			"kiel_rebalance_in_progress", "kiel_rebalance_errors_total", "kiel_rebalances_total",
 			"kiel_zk_reconnects_total", "kiel_zk_session_expirations_total", "kiel_zk_session_state", "kiel_zoned_partitions")
 		if n := value(w, reg, "kiel_rebalance_events_coalesced_total") - atFirst; n != 1 {
 			w.Errorf("%v changes coalesced", n)
@@ -193,14 +193,14 @@ func TestMetricsWithoutTrust(t *testing.T) {
 		a.client.Cut()
 		sleep(2 * timeout)
 		scrape(w, reg, `
-# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
-# TYPE kiel_assigned_partitions gauge
-kiel_assigned_partitions{group="g",topic="t"} 0
-kiel_assigned_partitions{group="g",topic="u"} 0
+# HELP kiel_planned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_planned_partitions gauge
+kiel_planned_partitions{group="g",topic="t"} 0
+kiel_planned_partitions{group="g",topic="u"} 0
 # HELP kiel_zk_trust_remaining_seconds Time until trust in the session ends unless a proof of life is answered, in seconds; 0 when it has ended.
 # TYPE kiel_zk_trust_remaining_seconds gauge
 kiel_zk_trust_remaining_seconds{group="g"} 0
-`, "kiel_assigned_partitions", "kiel_zk_trust_remaining_seconds")
+`, "kiel_planned_partitions", "kiel_zk_trust_remaining_seconds")
 		if n, err := testutil.GatherAndCount(reg); n != before || err != nil {
 			w.Errorf("%d series, %d before; %v", n, before, err)
 		}
@@ -208,10 +208,10 @@ kiel_zk_trust_remaining_seconds{group="g"} 0
 		w.put(partitions, `["t:0"]`)
 		sleep(time.Minute)
 		scrape(w, reg, `
-# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
-# TYPE kiel_assigned_partitions gauge
-kiel_assigned_partitions{group="g",topic="t"} 1
-`, "kiel_assigned_partitions")
+# HELP kiel_planned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_planned_partitions gauge
+kiel_planned_partitions{group="g",topic="t"} 1
+`, "kiel_planned_partitions")
 	})
 }
 
@@ -236,12 +236,12 @@ kiel_rebalances_total{cause="members",group="g"} 0
 kiel_rebalances_total{cause="partitions",group="g"} 0
 kiel_rebalances_total{cause="session",group="g"} 0
 kiel_rebalances_total{cause="zones",group="g"} 0
-`, assigned, members, rebalances), "kiel_assigned_partitions", "kiel_members", "kiel_rebalances_total")
+`, assigned, members, rebalances), "kiel_planned_partitions", "kiel_members", "kiel_rebalances_total")
 		}
 		has := func(n int) string {
-			return fmt.Sprintf(`# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
-# TYPE kiel_assigned_partitions gauge
-kiel_assigned_partitions{group="g",topic="t"} %d
+			return fmt.Sprintf(`# HELP kiel_planned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_planned_partitions gauge
+kiel_planned_partitions{group="g",topic="t"} %d
 `, n)
 		}
 		w.make("a", allocator.Options{Registerer: keeper})
@@ -279,19 +279,19 @@ func TestMetricsOfUnwantedTopics(t *testing.T) {
 			sleep(time.Minute)
 			for i, share := range shares {
 				scrape(w, regs[i], fmt.Sprintf(`
-# HELP kiel_assigned_partitions Partitions that the mapping gives to this member.
-# TYPE kiel_assigned_partitions gauge
+# HELP kiel_planned_partitions Partitions that the mapping gives to this member.
+# TYPE kiel_planned_partitions gauge
 %s
-# HELP kiel_partitions Items of the shared set, as last read.
-# TYPE kiel_partitions gauge
-kiel_partitions{group="g"} 5
+# HELP kiel_set_items Items of the shared set, as last read.
+# TYPE kiel_set_items gauge
+kiel_set_items{group="g"} 5
 # HELP kiel_unwanted_partitions Partitions of topics that no member asks for, which the mapping leaves out.
 # TYPE kiel_unwanted_partitions gauge
 kiel_unwanted_partitions{group="g"} %d
-`, share, unwanted), "kiel_assigned_partitions", "kiel_partitions", "kiel_unwanted_partitions")
+`, share, unwanted), "kiel_planned_partitions", "kiel_set_items", "kiel_unwanted_partitions")
 			}
 		}
-		shown(2, `kiel_assigned_partitions{group="g",topic="t"} 2`, `kiel_assigned_partitions{group="g",topic="t"} 1`)
+		shown(2, `kiel_planned_partitions{group="g",topic="t"} 2`, `kiel_planned_partitions{group="g",topic="t"} 1`)
 		for _, n := range nodes {
 			if s := n.Snapshot(); s.Err != nil || len(s.Partitions) != 3 || fmt.Sprint(s.Unwanted) != "[u]" {
 				w.Errorf("%s: %d partitions, unwanted %v, error %v", n.Name(), len(s.Partitions), s.Unwanted, s.Err)
@@ -302,9 +302,9 @@ kiel_unwanted_partitions{group="g"} %d
 		}
 		// Beside a member in Python all are divided, as it does.
 		w.put(members+"/c", "")
-		shown(0, `kiel_assigned_partitions{group="g",topic="t"} 1
-kiel_assigned_partitions{group="g",topic="u"} 1`, `kiel_assigned_partitions{group="g",topic="t"} 1
-kiel_assigned_partitions{group="g",topic="u"} 1`)
+		shown(0, `kiel_planned_partitions{group="g",topic="t"} 1
+kiel_planned_partitions{group="g",topic="u"} 1`, `kiel_planned_partitions{group="g",topic="t"} 1
+kiel_planned_partitions{group="g",topic="u"} 1`)
 		for _, n := range nodes {
 			if err := n.failed(); err != nil {
 				w.Errorf("%s: reported %v", n.Name(), err)
@@ -326,11 +326,11 @@ func TestMetricsOfCallbacks(t *testing.T) {
 		a.ready()
 		sleep(time.Second)
 		scrape(w, reg, `
-# HELP kiel_rebalances_failed_total Rebalances that failed, by stage; callback is one of the allocator, handler a handler or callback of the owner.
-# TYPE kiel_rebalances_failed_total counter
-kiel_rebalances_failed_total{group="g",stage="callback"} 1
-kiel_rebalances_failed_total{group="g",stage="compute"} 0
-`, "kiel_rebalances_failed_total")
+# HELP kiel_rebalance_errors_total Errors in rebalances, by stage; callback is one of the allocator, handler a handler or callback of the owner.
+# TYPE kiel_rebalance_errors_total counter
+kiel_rebalance_errors_total{group="g",stage="callback"} 1
+kiel_rebalance_errors_total{group="g",stage="compute"} 0
+`, "kiel_rebalance_errors_total")
 		if err := a.failed(); !errors.Is(err, allocator.ErrCallback) {
 			w.Error(err)
 		}

@@ -58,7 +58,7 @@ func TestTopicsWithOddNames(t *testing.T) {
 		m.handlerFailed(topic, actionReopen)
 	}
 	got := topicSeries(t, reg)
-	for _, name := range []string{"messages_total", "handler_duration_seconds", "delay_seconds", "lag_messages", "lag_seconds", "paused_partitions", "handler_stalled_seconds"} {
+	for _, name := range []string{"messages_total", "handler_duration_seconds", "message_age_seconds", "lag_messages", "lag_seconds", "paused_partitions", "handler_stalled_seconds"} {
 		if n := len(slices.DeleteFunc(slices.Clone(got), func(s string) bool { return s != name+" a?" })); n != 1 {
 			t.Errorf("%d series of %s, want one of a?: %q", n, name, got)
 		}

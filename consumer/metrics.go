@@ -73,7 +73,7 @@ func newMetrics(set *promreg.Set) *metrics {
 				"into an empty channel if that was later, until its own mark. At most one message in 10 ms is measured for each partition, so all that "+
 				"take longer are.",
 			[]float64{.00001, .0001, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}, "topic"),
-		delay: histograms(set, "kiel_consumer_delay_seconds",
+		delay: histograms(set, "kiel_consumer_message_age_seconds",
 			"Time from a message's timestamp to its hand-out, in seconds, of messages that have a timestamp. Of each partition one in "+
 				"10 ms is measured.",
 			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}, "topic"),
@@ -103,7 +103,7 @@ func newMetrics(set *promreg.Set) *metrics {
 		mismatches: counters(set, "kiel_consumer_topic_mismatches_total",
 			"Partitions assigned to this member and not claimed, because it does not consume their topic.").WithLabelValues(),
 		dropped: counters(set, "kiel_consumer_errors_dropped_total", "Errors that nobody read from Errors in time.").WithLabelValues(),
-		late: counters(set, "kiel_consumer_late_total",
+		late: counters(set, "kiel_consumer_ignored_total",
 			"Errors after the beginning of Close, which are not sent to Errors, and marks of partitions that are not open.", "kind"),
 		gauges: promreg.Add(set, shown),
 	}

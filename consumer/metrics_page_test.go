@@ -72,7 +72,7 @@ var laterMetrics = map[string]struct {
 	from   string
 	values map[string][]string
 }{
-	"kiel_assigned_partitions":               {from: fromPlan},
+	"kiel_planned_partitions":                {from: fromPlan},
 	"kiel_mapping_hash":                      {from: fromMapping},
 	"kiel_mapping_inputs_hash":               {from: fromMapping},
 	"kiel_owned_partitions":                  {from: fromPlan + " and all are released"},
@@ -80,7 +80,7 @@ var laterMetrics = map[string]struct {
 	"kiel_consumer_bytes_total":              {from: fromOpening},
 	"kiel_consumer_held_back_partitions":     {from: fromOpening},
 	"kiel_consumer_handler_duration_seconds": {from: fromOpening},
-	"kiel_consumer_delay_seconds":            {from: fromOpening},
+	"kiel_consumer_message_age_seconds":      {from: fromOpening},
 	"kiel_consumer_handler_errors_total": {
 		from: fromOpening, values: map[string][]string{"action": {actionSession, actionReopen, actionReport}},
 	},

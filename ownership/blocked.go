@@ -63,7 +63,7 @@ func (l *loop) noteStanding(p *part, s standing) {
 
 // noteLate notes that another's claim has been waited for longer than its owner may take to finish.
 func (l *loop) noteLate(p *part) {
-	l.o.metrics.divergence.Inc()
+	l.o.metrics.waitsOverdue.Inc()
 	l.warn(troubleHeld, p.id.String(), fmt.Errorf("%s: the claim of %.80q has stood for %v", p.id, p.owner, l.o.opts.RebalanceTimeout))
 	p.late = true
 	l.changed(p)

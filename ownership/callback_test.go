@@ -321,13 +321,13 @@ func TestCallbackThatNeverReturns(t *testing.T) {
 				w.assign(map[string]string{"a": "t:1", "b": "t:0 t:2"})
 				b.owns(17*time.Second, "t:0 t:2")
 				time.Sleep(10 * time.Second)
-				want := `# HELP kiel_rebalances_failed_total Rebalances that failed, by stage; callback is one of the allocator, handler a handler or callback of the owner.
-# TYPE kiel_rebalances_failed_total counter
-kiel_rebalances_failed_total{group="g",stage="claim"} 0
-kiel_rebalances_failed_total{group="g",stage="handler"} 1
-kiel_rebalances_failed_total{group="g",stage="revoke"} 0
+				want := `# HELP kiel_rebalance_errors_total Errors in rebalances, by stage; callback is one of the allocator, handler a handler or callback of the owner.
+# TYPE kiel_rebalance_errors_total counter
+kiel_rebalance_errors_total{group="g",stage="claim"} 0
+kiel_rebalance_errors_total{group="g",stage="handler"} 1
+kiel_rebalance_errors_total{group="g",stage="revoke"} 0
 `
-				if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_rebalances_failed_total"); err != nil {
+				if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_rebalance_errors_total"); err != nil {
 					t.Error(err)
 				}
 				if !leaves {

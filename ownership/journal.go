@@ -97,7 +97,7 @@ func (l *loop) noteClaim(t turn) {
 	case machine.FoundTaken:
 		l.recovered(troubleClaim, id)
 	case machine.Unanswered:
-		m.claims.WithLabelValues(resultTimeout).Inc()
+		m.claims.WithLabelValues(resultUnknown).Inc()
 		l.warn(troubleUnsure, id, operr.New("", "claim without an answer", "", t.err))
 	case machine.Refused:
 		m.claims.WithLabelValues(resultError).Inc()
@@ -150,7 +150,7 @@ func (l *loop) noteOpen(p *part) {
 	c := p.claim
 	p.again, p.owner, p.took = "", "", time.Since(p.due)
 	l.recovered(troubleVanished, p.id.String())
-	l.o.metrics.moved.WithLabelValues(movedAssigned).Inc()
+	l.o.metrics.moved.WithLabelValues(movedClaimed).Inc()
 	l.o.metrics.claimWait.Observe(p.took.Seconds())
 	l.o.board.put(c.info())
 	l.o.log.Log(l.base, p.level, "claimed", "partition", p.id.String(), "token", c.token, "reason", c.origin.reason, "previous", c.origin.previous)

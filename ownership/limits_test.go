@@ -26,16 +26,16 @@ type unclaimed struct{ budget, foreign, name, persistent, refused, stuck int }
 func wantUnclaimed(t *testing.T, reg *prometheus.Registry, n unclaimed) {
 	t.Helper()
 	want := fmt.Sprintf(`
-# HELP kiel_unclaimed_partitions Partitions that were allocated to this member and that it does not claim, by reason.
-# TYPE kiel_unclaimed_partitions gauge
-kiel_unclaimed_partitions{group="g",reason="budget"} %d
-kiel_unclaimed_partitions{group="g",reason="foreign"} %d
-kiel_unclaimed_partitions{group="g",reason="name"} %d
-kiel_unclaimed_partitions{group="g",reason="persistent"} %d
-kiel_unclaimed_partitions{group="g",reason="refused"} %d
-kiel_unclaimed_partitions{group="g",reason="stuck"} %d
+# HELP kiel_unclaimable_partitions Partitions that were allocated to this member and that it does not claim, by reason.
+# TYPE kiel_unclaimable_partitions gauge
+kiel_unclaimable_partitions{group="g",reason="budget"} %d
+kiel_unclaimable_partitions{group="g",reason="foreign"} %d
+kiel_unclaimable_partitions{group="g",reason="name"} %d
+kiel_unclaimable_partitions{group="g",reason="persistent"} %d
+kiel_unclaimable_partitions{group="g",reason="refused"} %d
+kiel_unclaimable_partitions{group="g",reason="stuck"} %d
 `, n.budget, n.foreign, n.name, n.persistent, n.refused, n.stuck)
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_unclaimed_partitions"); err != nil {
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_unclaimable_partitions"); err != nil {
 		t.Error(err)
 	}
 }
@@ -188,9 +188,9 @@ func TestDivergence(t *testing.T) {
 		b.brain.assign(map[kiel.Partition]string{part("t:0"): "b"})
 		time.Sleep(4 * time.Second)
 		for i, want := range []int{0, 1, 1} {
-			text := fmt.Sprintf("# HELP kiel_assignment_divergence_total Claims found held by another for longer than RebalanceTimeout.\n"+
-				"# TYPE kiel_assignment_divergence_total counter\nkiel_assignment_divergence_total{group=\"g\"} %d\n", want)
-			if err := testutil.GatherAndCompare(reg, strings.NewReader(text), "kiel_assignment_divergence_total"); err != nil {
+			text := fmt.Sprintf("# HELP kiel_claim_waits_overdue_total Claims found held by another for longer than RebalanceTimeout.\n"+
+				"# TYPE kiel_claim_waits_overdue_total counter\nkiel_claim_waits_overdue_total{group=\"g\"} %d\n", want)
+			if err := testutil.GatherAndCompare(reg, strings.NewReader(text), "kiel_claim_waits_overdue_total"); err != nil {
 				t.Errorf("%d: %v", i, err)
 			}
 			time.Sleep(4 * time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/kielgo/kiel/internal/promreg"
 )
 
-// Labels of kiel_unclaimed_partitions.
+// Labels of kiel_unclaimable_partitions.
 const (
 	reasonName       = "name"       // can't be a znode's name
 	reasonRefused    = "refused"    // by the Accept option
@@ -22,17 +22,17 @@ const (
 	reasonForeign    = "foreign"    // an ephemeral znode that is no member's stands in the claim's place
 	resultOK         = "ok"         // of kiel_claims_total
 	resultConflict   = "conflict"   // held by another
-	resultTimeout    = "timeout"    // no answer
+	resultUnknown    = "unknown"    // no answer
 	resultError      = "error"      // refused
 	stageRevoke      = "revoke"
 	stageClaim       = "claim"
 	stageHandler     = "handler" // a panic, or no return, of a handler, Observer, Accept or OnError
-	movedAssigned    = "assigned"
+	movedClaimed     = "claimed"
 	movedRevoked     = "revoked"
 	movedLost        = "lost"
 )
 
-// reasons are those of kiel_unclaimed_partitions.
+// reasons are those of kiel_unclaimable_partitions.
 func reasons() []string {
 	return []string{reasonName, reasonRefused, reasonBudget, reasonStuck, reasonPersistent, reasonForeign}
 }
@@ -42,7 +42,7 @@ type metrics struct {
 	moved         *prometheus.CounterVec
 	claimWait     prometheus.Histogram
 	claims        *prometheus.CounterVec
-	divergence    prometheus.Counter
+	waitsOverdue  prometheus.Counter
 	errorsDropped prometheus.Counter
 	drainTimeouts prometheus.Counter
 	unclaimed     *prometheus.GaugeVec
@@ -73,21 +73,21 @@ func newMetrics(set *promreg.Set) *metrics {
 		claims: promreg.Add(set, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kiel_claims_total", ConstLabels: labels, Help: "Attempts to claim a partition, by result.",
 		}, []string{"result"})),
-		divergence: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_assignment_divergence_total", ConstLabels: labels, Help: "Claims found held by another for longer than RebalanceTimeout.",
+		waitsOverdue: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kiel_claim_waits_overdue_total", ConstLabels: labels, Help: "Claims found held by another for longer than RebalanceTimeout.",
 		})),
 		errorsDropped: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kiel_errors_dropped_total", ConstLabels: labels, Help: "Errors that OnError was not told of, because too many waited behind a slow call of it.",
 		})),
 		drainTimeouts: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_consumer_drain_timeouts_total", ConstLabels: labels, Help: "Handlers that did not return in time after revocation or loss.",
+			Name: "kiel_drain_timeouts_total", ConstLabels: labels, Help: "Handlers that did not return in time after revocation or loss.",
 		})),
 		unclaimed: promreg.Add(set, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kiel_unclaimed_partitions", ConstLabels: labels, Help: "Partitions that were allocated to this member and that it does not claim, by reason.",
+			Name: "kiel_unclaimable_partitions", ConstLabels: labels, Help: "Partitions that were allocated to this member and that it does not claim, by reason.",
 		}, []string{"reason"})),
 		info: promreg.Add(set, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kiel_member_info", ConstLabels: labels, Help: "The member, 1 while it runs.",
-		}, []string{"member", "version"})),
+		}, []string{"member", "module_version"})),
 		stuck: promreg.Add(set, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "kiel_stuck_handlers", ConstLabels: labels, Help: "Handlers that have not returned in time after revocation or loss, and still run.",
 		})),
@@ -111,10 +111,10 @@ func newMetrics(set *promreg.Set) *metrics {
 	for _, reason := range reasons() {
 		m.unclaimed.WithLabelValues(reason)
 	}
-	for _, result := range []string{resultOK, resultConflict, resultTimeout, resultError} {
+	for _, result := range []string{resultOK, resultConflict, resultUnknown, resultError} {
 		m.claims.WithLabelValues(result)
 	}
-	for _, direction := range []string{movedAssigned, movedRevoked, movedLost} {
+	for _, direction := range []string{movedClaimed, movedRevoked, movedLost} {
 		m.moved.WithLabelValues(direction)
 	}
 	return m

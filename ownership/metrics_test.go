@@ -43,31 +43,31 @@ func TestMetrics(t *testing.T) {
 kiel_claims_total{group="g",result="conflict"} 0
 kiel_claims_total{group="g",result="error"} 0
 kiel_claims_total{group="g",result="ok"} 3
-kiel_claims_total{group="g",result="timeout"} 0
-# HELP kiel_consumer_drain_timeouts_total Handlers that did not return in time after revocation or loss.
-# TYPE kiel_consumer_drain_timeouts_total counter
-kiel_consumer_drain_timeouts_total{group="g"} 2
+kiel_claims_total{group="g",result="unknown"} 0
+# HELP kiel_drain_timeouts_total Handlers that did not return in time after revocation or loss.
+# TYPE kiel_drain_timeouts_total counter
+kiel_drain_timeouts_total{group="g"} 2
 # HELP kiel_owned_partitions Partitions that this member owns.
 # TYPE kiel_owned_partitions gauge
 kiel_owned_partitions{group="g",topic="t"} 1
 # HELP kiel_partitions_moved_total Partitions that came to this member, were revoked from it, or lost.
 # TYPE kiel_partitions_moved_total counter
-kiel_partitions_moved_total{direction="assigned",group="g"} 3
+kiel_partitions_moved_total{direction="claimed",group="g"} 3
 kiel_partitions_moved_total{direction="lost",group="g"} 2
 kiel_partitions_moved_total{direction="revoked",group="g"} 0
-# HELP kiel_rebalances_failed_total Rebalances that failed, by stage; callback is one of the allocator, handler a handler or callback of the owner.
-# TYPE kiel_rebalances_failed_total counter
-kiel_rebalances_failed_total{group="g",stage="claim"} 0
-kiel_rebalances_failed_total{group="g",stage="handler"} 0
-kiel_rebalances_failed_total{group="g",stage="revoke"} 2
+# HELP kiel_rebalance_errors_total Errors in rebalances, by stage; callback is one of the allocator, handler a handler or callback of the owner.
+# TYPE kiel_rebalance_errors_total counter
+kiel_rebalance_errors_total{group="g",stage="claim"} 0
+kiel_rebalance_errors_total{group="g",stage="handler"} 0
+kiel_rebalance_errors_total{group="g",stage="revoke"} 2
 `
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_claims_total", "kiel_consumer_drain_timeouts_total",
-			"kiel_owned_partitions", "kiel_partitions_moved_total", "kiel_rebalances_failed_total"); err != nil {
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_claims_total", "kiel_drain_timeouts_total",
+			"kiel_owned_partitions", "kiel_partitions_moved_total", "kiel_rebalance_errors_total"); err != nil {
 			t.Error(err)
 		}
 		for name, want := range map[string]int{
-			"kiel_claim_wait_seconds": 1, "kiel_rebalance_duration_seconds": 2, "kiel_assignment_divergence_total": 1,
-			"kiel_member_info": 1, "kiel_unclaimed_partitions": 6,
+			"kiel_claim_wait_seconds": 1, "kiel_rebalance_duration_seconds": 2, "kiel_claim_waits_overdue_total": 1,
+			"kiel_member_info": 1, "kiel_unclaimable_partitions": 6,
 		} {
 			if n, err := testutil.GatherAndCount(reg, name); err != nil || n != want {
 				t.Errorf("%s: %d series, want %d, error %v", name, n, want, err)
@@ -175,7 +175,7 @@ func TestMetricsThatAreKept(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		keeper := promreg.NewKeeper(reg, "g")
 		for i, name := range []string{"a", "b"} {
-			info := fmt.Sprintf("kiel_member_info{member=%s,version=%s}", name, ownership.Version())
+			info := fmt.Sprintf("kiel_member_info{member=%s,module_version=%s}", name, ownership.Version())
 			a := w.owning(name, "t:0", memberOptions{Options: ownership.Options{Registerer: keeper}})
 			wantSeries(t, reg, map[string]float64{"kiel_owned_partitions{topic=t}": 1, "kiel_claims_total{result=ok}": float64(i + 1), info: 1, "kiel_ready{}": 1})
 			a.quit()
@@ -259,7 +259,7 @@ func TestMetricsOfStuckHandlers(t *testing.T) {
 		b := w.join("b", memberOptions{})
 		stuck := func(handlers, unclaimed float64) {
 			t.Helper()
-			wantSeries(t, reg, map[string]float64{"kiel_stuck_handlers{}": handlers, "kiel_unclaimed_partitions{reason=stuck}": unclaimed})
+			wantSeries(t, reg, map[string]float64{"kiel_stuck_handlers{}": handlers, "kiel_unclaimable_partitions{reason=stuck}": unclaimed})
 		}
 		w.assign(map[string]string{"b": "t:0"})
 		time.Sleep(5*time.Second - time.Millisecond)

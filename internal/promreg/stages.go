@@ -9,8 +9,8 @@ const labelStage = "stage"
 // RebalanceFailures returns the counter, for a set, of rebalances that failed in a stage.
 func RebalanceFailures(s *Set, stage string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{
-		Name:        "kiel_rebalances_failed_total",
-		Help:        "Rebalances that failed, by stage; callback is one of the allocator, handler a handler or callback of the owner.",
+		Name:        "kiel_rebalance_errors_total",
+		Help:        "Errors in rebalances, by stage; callback is one of the allocator, handler a handler or callback of the owner.",
 		ConstLabels: s.ofStage(stage),
 	})
 }

@@ -25,7 +25,7 @@ func lateCount(t *testing.T, reg *prometheus.Registry, kind string) float64 {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() != "kiel_consumer_late_total" {
+		if f.GetName() != "kiel_consumer_ignored_total" {
 			continue
 		}
 		for _, m := range f.GetMetric() {

@@ -30,8 +30,8 @@ func TestMetricsOfSeveralConsumes(t *testing.T) {
 			before = now
 			return now
 		}
-		none := series{"members{}": 0, "assigned_partitions{topic=t}": 0, "owned_partitions{topic=t}": 0, "unowned_partitions{}": 0}
-		all := series{"members{}": 1, "assigned_partitions{topic=t}": 2, "owned_partitions{topic=t}": 2, "unowned_partitions{}": 0}
+		none := series{"members{}": 0, "planned_partitions{topic=t}": 0, "owned_partitions{topic=t}": 0, "unowned_partitions{}": 0}
+		all := series{"members{}": 1, "planned_partitions{topic=t}": 2, "owned_partitions{topic=t}": 2, "unowned_partitions{}": 0}
 
 		a.failSetup()
 		time.Sleep(time.Second)
@@ -53,7 +53,7 @@ func TestMetricsOfSeveralConsumes(t *testing.T) {
 		time.Sleep(sessionTimeout)
 		cut := there("without trust")
 		cut.is(t, "without trust", series{
-			"assigned_partitions{topic=t}": 0, "owned_partitions{topic=t}": 0, "zk_trust_remaining_seconds{}": 0, "zk_session_state{state=lost}": 1,
+			"planned_partitions{topic=t}": 0, "owned_partitions{topic=t}": 0, "zk_trust_remaining_seconds{}": 0, "zk_session_state{state=lost}": 1,
 		})
 		a.net.Heal()
 		until(t, "all is owned again", func() bool { return len(a.owns()) == 2 })

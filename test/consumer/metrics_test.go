@@ -415,7 +415,7 @@ func TestMetricsOfPartitionsThatComeAndGo(t *testing.T) {
 		if age := now["lag_seconds{partition=2,topic=t}"]; age < 1.9 || age > 2.1 {
 			t.Errorf("the next message is %v s old", age)
 		}
-		for _, name := range []string{"handler_duration_seconds{topic=t}", "delay_seconds{topic=t}"} {
+		for _, name := range []string{"handler_duration_seconds{topic=t}", "message_age_seconds{topic=t}"} {
 			if n := now[name]; n < 36 || n > 44 { // two partitions have had some 20 each
 				t.Errorf("%s has measured %v", name, n)
 			}

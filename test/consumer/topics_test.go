@@ -37,19 +37,19 @@ func TestTopicThatNobodyConsumes(t *testing.T) {
 # HELP kiel_owned_partitions Partitions that this member owns.
 # TYPE kiel_owned_partitions gauge
 %s
-# HELP kiel_unclaimed_partitions Partitions that were allocated to this member and that it does not claim, by reason.
-# TYPE kiel_unclaimed_partitions gauge
-kiel_unclaimed_partitions{group="g",reason="budget"} 0
-kiel_unclaimed_partitions{group="g",reason="foreign"} 0
-kiel_unclaimed_partitions{group="g",reason="name"} 0
-kiel_unclaimed_partitions{group="g",reason="persistent"} 0
-kiel_unclaimed_partitions{group="g",reason="refused"} %d
-kiel_unclaimed_partitions{group="g",reason="stuck"} 0
+# HELP kiel_unclaimable_partitions Partitions that were allocated to this member and that it does not claim, by reason.
+# TYPE kiel_unclaimable_partitions gauge
+kiel_unclaimable_partitions{group="g",reason="budget"} 0
+kiel_unclaimable_partitions{group="g",reason="foreign"} 0
+kiel_unclaimable_partitions{group="g",reason="name"} 0
+kiel_unclaimable_partitions{group="g",reason="persistent"} 0
+kiel_unclaimable_partitions{group="g",reason="refused"} %d
+kiel_unclaimable_partitions{group="g",reason="stuck"} 0
 # HELP kiel_unwanted_partitions Partitions of topics that no member asks for, which the mapping leaves out.
 # TYPE kiel_unwanted_partitions gauge
 kiel_unwanted_partitions{group="g"} %d
 `, owned, refused, unwanted)
-			if err := testutil.GatherAndCompare(reg, strings.NewReader(text), "kiel_owned_partitions", "kiel_unclaimed_partitions", "kiel_unwanted_partitions"); err != nil {
+			if err := testutil.GatherAndCompare(reg, strings.NewReader(text), "kiel_owned_partitions", "kiel_unclaimable_partitions", "kiel_unwanted_partitions"); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 			var got []string

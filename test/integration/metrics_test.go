@@ -91,7 +91,7 @@ var timed = []string{
 	"kiel_rebalance_duration_seconds{stage=total}", "kiel_rebalance_duration_seconds{stage=coalesce}",
 	"kiel_rebalance_duration_seconds{stage=revoke}", "kiel_rebalance_duration_seconds{stage=claim}",
 	"kiel_claim_wait_seconds{}", "kiel_assignment_compute_seconds{}", "kiel_zk_proof_duration_seconds{}",
-	"kiel_consumer_commit_duration_seconds{result=ok}", "kiel_consumer_delay_seconds{topic=" + topic + "}",
+	"kiel_consumer_commit_duration_seconds{result=ok}", "kiel_consumer_message_age_seconds{topic=" + topic + "}",
 }
 
 // TestScrape asks a real process for its metrics, before and after another one joined and left.
@@ -122,55 +122,55 @@ func TestScrape(t *testing.T) {
 		return now
 	}
 	alone := until("all is owned, and something committed", map[string]float64{
-		"kiel_members{}":                                  1,
-		"kiel_partitions{}":                               partitions,
-		"kiel_assigned_partitions{topic=orders}":          partitions,
-		"kiel_owned_partitions{topic=orders}":             partitions,
-		"kiel_rebalances_total{cause=initial}":            1,
-		"kiel_rebalances_total{cause=manual}":             0,
-		"kiel_rebalances_total{cause=session}":            0,
-		"kiel_rebalances_total{cause=zones}":              0,
-		"kiel_zoned_partitions{}":                         0,
-		"kiel_unwanted_partitions{}":                      0,
-		"kiel_rebalances_failed_total{stage=compute}":     0,
-		"kiel_rebalance_in_progress{}":                    0,
-		"kiel_partitions_moved_total{direction=assigned}": partitions,
-		"kiel_partitions_moved_total{direction=revoked}":  0,
-		"kiel_partitions_moved_total{direction=lost}":     0,
-		"kiel_claims_total{result=ok}":                    partitions,
-		"kiel_claims_total{result=error}":                 0,
-		"kiel_claims_total{result=timeout}":               0,
-		"kiel_claim_wait_seconds{}":                       partitions,
-		"kiel_sharedset_updates_total{op=add,result=ok}":  1, // the seed
-		"kiel_zk_session_expirations_total{}":             0,
-		"kiel_zk_session_state{state=connected}":          1,
-		"kiel_consumer_commits_total{result=fenced}":      0,
-		"kiel_consumer_drain_timeouts_total{}":            0,
-		"kiel_consumer_kafka_reachable{}":                 1,
+		"kiel_members{}":                                 1,
+		"kiel_set_items{}":                               partitions,
+		"kiel_planned_partitions{topic=orders}":          partitions,
+		"kiel_owned_partitions{topic=orders}":            partitions,
+		"kiel_rebalances_total{cause=initial}":           1,
+		"kiel_rebalances_total{cause=manual}":            0,
+		"kiel_rebalances_total{cause=session}":           0,
+		"kiel_rebalances_total{cause=zones}":             0,
+		"kiel_zoned_partitions{}":                        0,
+		"kiel_unwanted_partitions{}":                     0,
+		"kiel_rebalance_errors_total{stage=compute}":     0,
+		"kiel_rebalance_in_progress{}":                   0,
+		"kiel_partitions_moved_total{direction=claimed}": partitions,
+		"kiel_partitions_moved_total{direction=revoked}": 0,
+		"kiel_partitions_moved_total{direction=lost}":    0,
+		"kiel_claims_total{result=ok}":                   partitions,
+		"kiel_claims_total{result=error}":                0,
+		"kiel_claims_total{result=unknown}":              0,
+		"kiel_claim_wait_seconds{}":                      partitions,
+		"kiel_sharedset_updates_total{op=add,result=ok}": 1, // the seed
+		"kiel_zk_session_expirations_total{}":            0,
+		"kiel_zk_session_state{state=connected}":         1,
+		"kiel_consumer_commits_total{result=fenced}":     0,
+		"kiel_drain_timeouts_total{}":                    0,
+		"kiel_consumer_kafka_reachable{}":                1,
 	})
 	joins := alone.values["kiel_rebalances_total{cause=members}"]
 
 	other := members.Start(t, demo, "other", filepath.Join(t.TempDir(), "log"), args...)
 	until("another joined and has half of it", map[string]float64{
-		"kiel_members{}":                                  2,
-		"kiel_assigned_partitions{topic=orders}":          partitions / 2,
-		"kiel_owned_partitions{topic=orders}":             partitions / 2,
-		"kiel_rebalances_total{cause=members}":            joins + 1,
-		"kiel_partitions_moved_total{direction=assigned}": partitions,
-		"kiel_partitions_moved_total{direction=revoked}":  partitions / 2,
-		"kiel_claims_total{result=ok}":                    partitions,
+		"kiel_members{}":                                 2,
+		"kiel_planned_partitions{topic=orders}":          partitions / 2,
+		"kiel_owned_partitions{topic=orders}":            partitions / 2,
+		"kiel_rebalances_total{cause=members}":           joins + 1,
+		"kiel_partitions_moved_total{direction=claimed}": partitions,
+		"kiel_partitions_moved_total{direction=revoked}": partitions / 2,
+		"kiel_claims_total{result=ok}":                   partitions,
 	})
 	other.Stop(t)
 	until("it left", map[string]float64{
-		"kiel_members{}":                                  1,
-		"kiel_assigned_partitions{topic=orders}":          partitions,
-		"kiel_owned_partitions{topic=orders}":             partitions,
-		"kiel_rebalances_total{cause=members}":            joins + 2,
-		"kiel_partitions_moved_total{direction=assigned}": partitions + partitions/2,
-		"kiel_partitions_moved_total{direction=revoked}":  partitions / 2,
-		"kiel_partitions_moved_total{direction=lost}":     0,
-		"kiel_claims_total{result=ok}":                    partitions + partitions/2,
-		"kiel_claim_wait_seconds{}":                       partitions + partitions/2,
+		"kiel_members{}":                                 1,
+		"kiel_planned_partitions{topic=orders}":          partitions,
+		"kiel_owned_partitions{topic=orders}":            partitions,
+		"kiel_rebalances_total{cause=members}":           joins + 2,
+		"kiel_partitions_moved_total{direction=claimed}": partitions + partitions/2,
+		"kiel_partitions_moved_total{direction=revoked}": partitions / 2,
+		"kiel_partitions_moved_total{direction=lost}":    0,
+		"kiel_claims_total{result=ok}":                   partitions + partitions/2,
+		"kiel_claim_wait_seconds{}":                      partitions + partitions/2,
 	}).check(t)
 	p.Stop(t)
 }

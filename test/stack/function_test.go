@@ -100,7 +100,7 @@ func TestFunctionPanics(t *testing.T) {
 				p.set(true)
 				d := w.join("d", setup{})
 				waiting := w.aside(p, kept, n, b, c, d)
-				failed := func() float64 { return p.metric("kiel_rebalances_failed_total", "stage=compute") }
+				failed := func() float64 { return p.metric("kiel_rebalance_errors_total", "stage=compute") }
 				w.within(changeBound, "the sick member has seen it too", func() bool { return failed() > 0 && p.told(allocfn.ErrPanic) > 0 })
 				once := failed()
 				p.stale(kept, opened)

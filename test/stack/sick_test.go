@@ -119,23 +119,23 @@ func sicknesses() map[string]sickness {
 	return map[string]sickness{
 		"handlers stuck for ever": {
 			setup: func(p *patient) setup { return setup{handler: p.handle(p.stall)} },
-			bound: drain + changeBound, err: ownership.ErrStuck, log: "stuck", metric: "kiel_consumer_drain_timeouts_total",
+			bound: drain + changeBound, err: ownership.ErrStuck, log: "stuck", metric: "kiel_drain_timeouts_total",
 		},
 		"handlers panic": {
 			setup: func(p *patient) setup { return setup{handler: p.handle(p.fall)} },
-			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=handler",
+			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_rebalance_errors_total", label: "stage=handler",
 		},
 		"handlers call Stop": {
 			setup: func(p *patient) setup { return setup{handler: p.handle(p.stop)} },
-			bound: stop, leaves: true, err: ownership.ErrStuck, log: "stuck", metric: "kiel_consumer_drain_timeouts_total",
+			bound: stop, leaves: true, err: ownership.ErrStuck, log: "stuck", metric: "kiel_drain_timeouts_total",
 		},
 		"OnRebalance never returns": {
 			setup: func(p *patient) setup { return p.rebalance(p.stall) },
-			bound: changeBound, log: "has not returned", metric: "kiel_rebalances_failed_total", label: "stage=callback",
+			bound: changeBound, log: "has not returned", metric: "kiel_rebalance_errors_total", label: "stage=callback",
 		},
 		"OnRebalance panics": {
 			setup: func(p *patient) setup { return p.rebalance(p.fall) },
-			bound: changeBound, err: allocator.ErrCallback, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=callback",
+			bound: changeBound, err: allocator.ErrCallback, log: "panicked", metric: "kiel_rebalance_errors_total", label: "stage=callback",
 		},
 		"OnRebalance calls Stop": {
 			setup: func(p *patient) setup { return p.rebalance(p.stop) },
@@ -143,11 +143,11 @@ func sicknesses() map[string]sickness {
 		},
 		"OnError never returns": {
 			setup: func(p *patient) setup { return p.hear(p.stall) },
-			bound: changeBound, log: "has not returned", metric: "kiel_rebalances_failed_total", label: "stage=handler",
+			bound: changeBound, log: "has not returned", metric: "kiel_rebalance_errors_total", label: "stage=handler",
 		},
 		"OnError panics": {
 			setup: func(p *patient) setup { return p.hear(p.fall) },
-			bound: changeBound, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=handler",
+			bound: changeBound, log: "panicked", metric: "kiel_rebalance_errors_total", label: "stage=handler",
 		},
 		"OnError calls Stop": {
 			setup: func(p *patient) setup { return p.hear(p.stop) },
@@ -156,11 +156,11 @@ func sicknesses() map[string]sickness {
 		"Observer never returns": {
 			setup: func(p *patient) setup { return p.observe(p.stall) },
 			bound: drain + time.Second + stop, leaves: true, err: ownership.ErrStuck, log: "Observer has not returned",
-			metric: "kiel_rebalances_failed_total", label: "stage=handler",
+			metric: "kiel_rebalance_errors_total", label: "stage=handler",
 		},
 		"Observer panics": {
 			setup: func(p *patient) setup { return p.observe(p.fall) },
-			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_rebalances_failed_total", label: "stage=handler",
+			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_rebalance_errors_total", label: "stage=handler",
 		},
 		"Observer calls Stop": {
 			setup: func(p *patient) setup { return p.observe(p.stop) },
@@ -170,14 +170,14 @@ func sicknesses() map[string]sickness {
 			setup: func(p *patient) setup {
 				return setup{owner: ownership.Options{Accept: func(kiel.Partition) error { p.fall(); return nil }}}
 			},
-			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_unclaimed_partitions", label: "reason=refused",
+			bound: changeBound, err: ownership.ErrCallback, log: "panicked", metric: "kiel_unclaimable_partitions", label: "reason=refused",
 		},
 		"Accept never returns": {
 			setup: func(p *patient) setup {
 				return setup{owner: ownership.Options{Accept: func(kiel.Partition) error { p.stall(); return nil }}}
 			},
 			bound: drain + time.Second + changeBound, leaves: true, err: ownership.ErrStuck, log: "Accept has not returned",
-			metric: "kiel_rebalances_failed_total", label: "stage=handler",
+			metric: "kiel_rebalance_errors_total", label: "stage=handler",
 		},
 		"the function blocks for 10 s": {
 			setup: func(p *patient) setup {
@@ -187,15 +187,15 @@ func sicknesses() map[string]sickness {
 					}
 				})}}
 			},
-			bound: 10*time.Second + changeBound, err: allocator.ErrFuncFailed, log: "not returned", metric: "kiel_rebalances_failed_total", label: "stage=compute",
+			bound: 10*time.Second + changeBound, err: allocator.ErrFuncFailed, log: "not returned", metric: "kiel_rebalance_errors_total", label: "stage=compute",
 		},
 		"the function never returns": {
 			setup: func(p *patient) setup { return setup{allocator: allocator.Options{Func: p.function(p.stall)}} },
-			bound: -1, err: allocator.ErrFuncFailed, log: "not returned", metric: "kiel_rebalances_failed_total", label: "stage=compute",
+			bound: -1, err: allocator.ErrFuncFailed, log: "not returned", metric: "kiel_rebalance_errors_total", label: "stage=compute",
 		},
 		"the function panics": {
 			setup: func(p *patient) setup { return setup{allocator: allocator.Options{Func: p.function(p.fall)}} },
-			bound: -1, err: allocator.ErrFuncFailed, log: "function", metric: "kiel_rebalances_failed_total", label: "stage=compute",
+			bound: -1, err: allocator.ErrFuncFailed, log: "function", metric: "kiel_rebalance_errors_total", label: "stage=compute",
 		},
 	}
 }

@@ -145,7 +145,7 @@ func TestFlappingMember(t *testing.T) {
 					t.Errorf("%d pieces of work were done, of %d", done, possible)
 				}
 				for _, m := range rest {
-					if n := m.metric("kiel_consumer_drain_timeouts_total", ""); n > 0 {
+					if n := m.metric("kiel_drain_timeouts_total", ""); n > 0 {
 						t.Errorf("%s: %v drain timeouts", m.name, n)
 					}
 				}
