@@ -12,7 +12,7 @@ import (
 // disagreementKinds returns the kinds of disagreements that a member can see. The others are about claims.
 func disagreementKinds() []status.DisagreementKind {
 	return []status.DisagreementKind{
-		status.NoCommonFunction, status.TopicNobodyAsks, status.TopicsIgnored, status.UnreadableRecord, status.PersistentMember, status.OtherCluster,
+		status.NoCommonFunction, status.UnwantedTopic, status.TopicsIgnored, status.UnreadableRecord, status.PersistentMember, status.OtherCluster,
 		status.OddItem, status.UnreadableSet, status.UnreadableZones,
 	}
 }
@@ -27,7 +27,7 @@ func disagreements(in *inputs) []status.Disagreement {
 	}
 	about(status.NoCommonFunction, "These members can't run the allocation function that the first member prefers, and no other one is common "+
 		"to all, so no new mapping is applied. Give all members one function more, by AlsoFuncs.", in.withoutCommonFunction())
-	about(status.TopicNobodyAsks, "No member asks for these topics, so nobody owns their partitions. "+
+	about(status.UnwantedTopic, "No member asks for these topics, so nobody owns their partitions. "+
 		"RemoveTopic removes a topic that is not needed any more.", in.unwanted)
 	about(status.TopicsIgnored, "These members have no record that can be read, as members of Python kiel. While they are in the group all "+
 		"topics are divided among all members, and a partition may be planned for a member that does not ask for its topic.", in.ignoringTopics())

@@ -120,7 +120,7 @@ func TestInspect(t *testing.T) {
 		if err := w.srv.Set(partitions, []byte(`["t:1","w:0","v2:0"]`)); err != nil {
 			w.Fatal(err)
 		}
-		wantDisagreements(w, inspect(), "topic-nobody-asks w", "unreadable-zones ")
+		wantDisagreements(w, inspect(), "unwanted-topic w", "unreadable-zones ")
 		if err := w.srv.Set(partitions, []byte(`no set`)); err != nil {
 			w.Fatal(err)
 		}

@@ -369,7 +369,7 @@ func TestMetricsOfDisagreements(t *testing.T) {
 			want.WriteString("# HELP kiel_disagreements Members, topics or items, as last read, that keep the group from acting as one, by the kind of " +
 				"disagreement that /status lists; 1 where the kind is about a znode.\n# TYPE kiel_disagreements gauge\n")
 			for i, kind := range []string{
-				"no-common-function", "odd-item", "other-cluster", "persistent-member", "topic-nobody-asks", "topics-ignored", "unreadable-record", "unreadable-set", "unreadable-zones",
+				"no-common-function", "odd-item", "other-cluster", "persistent-member", "unwanted-topic", "topics-ignored", "unreadable-record", "unreadable-set", "unreadable-zones",
 			} {
 				fmt.Fprintf(&want, "kiel_disagreements{group=\"g\",kind=%q} %d\n", kind, counts[i])
 			}

@@ -27,7 +27,7 @@ func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error)
 	errs := []error{end, l.computeErr, l.itemsErr}
 	trusted := inc == nil || l.readers.lifetime(inc).Err() == nil
 	l.reportMembers(kindAllocation, l.computeErr, joined && trusted)
-	l.report(kindItems, l.itemsErr)
+	l.report(kindOddItem, l.itemsErr)
 	if l.members != nil && end == nil {
 		errs = append(errs, l.members.NameHeld, l.members.Err)
 		l.reportMembers(kindName, l.members.NameHeld, joined && trusted)
@@ -104,15 +104,15 @@ func (l *loop) logRebalance() {
 const (
 	kindAllocation = "allocation" // no mapping could be computed
 	kindFunc       = "panic in Func"
-	kindMembership = "membership" // the servers refuse this member's znode, or the members
-	kindItems      = "items"      // items of the set that are no partitions
-	kindName       = "name"       // another session holds this member's name
-	kindRecords    = "records"    // records of members
-	kindSeed       = "seed"       // the seed could not be added to the set
-	kindSession    = "session"    // the session is not trusted
-	kindSet        = "set"        // the set can't be read
-	kindTopics     = "topics"     // no member asks for topics in the set
-	kindZones      = "zones"      // the zones can't be read
+	kindMembership = "membership"     // the servers refuse this member's znode, or the members
+	kindOddItem    = "odd-item"       // items of the set that are no partitions
+	kindName       = "name"           // another session holds this member's name
+	kindRecords    = "records"        // records of members
+	kindSeed       = "seed"           // the seed could not be added to the set
+	kindSession    = "session"        // the session is not trusted
+	kindSet        = "set"            // the set can't be read
+	kindUnwanted   = "unwanted-topic" // no member asks for topics in the set
+	kindZones      = "zones"          // the zones can't be read
 )
 
 // reportMembers is report for what a member alone can know to have recovered: who is not in the group, or leaves it, computes a mapping of

@@ -74,7 +74,7 @@ func (l *loop) reportUnwanted(unwanted []string) {
 	topics := missing(unwanted, l.unwanted)
 	l.unwanted = unwanted
 	if len(unwanted) == 0 {
-		l.errs.OK(kindTopics, "")
+		l.errs.OK(kindUnwanted, "")
 	}
 	if len(topics) == 0 {
 		return
@@ -83,6 +83,6 @@ func (l *loop) reportUnwanted(unwanted []string) {
 		topics[i] = fmt.Sprintf("%.120q", topic)
 	}
 	err := failed("", "", fmt.Errorf("%w: %s; RemoveTopic removes a topic from the set", ErrUnwantedTopic, names(topics)))
-	l.errs.FailedWarn(kindTopics, "", err)
+	l.errs.FailedWarn(kindUnwanted, "", err)
 	l.delivery.error(err)
 }

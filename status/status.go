@@ -229,7 +229,7 @@ type DisagreementKind string
 // The kinds of disagreements.
 const (
 	NoCommonFunction DisagreementKind = "no-common-function" // Names are members
-	TopicNobodyAsks  DisagreementKind = "topic-nobody-asks"  // Names are topics
+	UnwantedTopic    DisagreementKind = "unwanted-topic"     // Names are topics
 	TopicsIgnored    DisagreementKind = "topics-ignored"     // Names are members without a record: topics count for nobody
 	UnreadableRecord DisagreementKind = "unreadable-record"  // Names are members
 	PersistentMember DisagreementKind = "persistent-member"  // Names are members whose znodes no session owns

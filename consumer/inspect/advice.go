@@ -26,7 +26,7 @@ func adviceOn(kind status.DisagreementKind) advice {
 		return advice{Problem, "find the process of the session (cons of the servers) and end it", "kielforeignclaim"}
 	case status.StrayClaim:
 		return advice{Note, "nothing: the claim goes with its owner's session", ""}
-	case status.TopicNobodyAsks:
+	case status.UnwantedTopic:
 		return advice{Problem, "start members that ask for the topic, or remove it from the group", "kielunwantedtopic"}
 	case status.NoCommonFunction:
 		return advice{Problem, "finish the deploy, or give both functions to all members (AlsoFuncs)", "kielmembersdisagree"}
@@ -49,10 +49,10 @@ func (l *look) findDisagreements() {
 			continue
 		}
 		switch d.Kind {
-		case status.TopicNobodyAsks:
+		case status.UnwantedTopic:
 			var oldest *time.Time
 			f.Waiting, oldest = l.sum(func(p Partition) bool { return slices.Contains(d.Names, p.Topic) })
-			f.Since = cmp.Or(l.began(nil, "topics"), oldest)
+			f.Since = cmp.Or(l.began(nil, "unwanted-topic"), oldest)
 			if len(d.Names) > 0 {
 				f.Command = l.command("remove-topic", d.Names[0])
 			}

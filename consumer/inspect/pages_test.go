@@ -44,7 +44,7 @@ func TestRunbooksExist(t *testing.T) {
 		t.Errorf("%d runbooks found in the code", found)
 	}
 	kinds := slices.Concat(kafkaKinds(), claimKinds())
-	for _, kind := range []Kind{HandlerStuck, OtherTree, Kind(status.TopicNobodyAsks), Kind(status.NoCommonFunction), Kind(status.UnreadableRecord), Kind(status.OrphanClaim)} {
+	for _, kind := range []Kind{HandlerStuck, OtherTree, Kind(status.UnwantedTopic), Kind(status.NoCommonFunction), Kind(status.UnreadableRecord), Kind(status.OrphanClaim)} {
 		kinds = slices.Concat(kinds, tells(kind), tellsOfObjects(kind))
 	}
 	for _, kind := range kinds {

@@ -109,7 +109,7 @@ func (l *look) older(p kiel.Partition, now time.Time) bool {
 // none in Python. Those claim nothing. If the mapping is not known here, there must be none in Python at all.
 func (l *look) claimed(p Partition) bool {
 	unwanted := func(d status.Disagreement) bool {
-		return d.Kind == status.TopicNobodyAsks && slices.Contains(d.Names, p.Topic) || d.Kind == status.NoCommonFunction
+		return d.Kind == status.UnwantedTopic && slices.Contains(d.Names, p.Topic) || d.Kind == status.NoCommonFunction
 	}
 	if len(l.report.Members) == 0 || slices.ContainsFunc(l.report.Disagreements, unwanted) {
 		return false

@@ -262,8 +262,8 @@ func tells(kind Kind) []string {
 	default: // a disagreement, or none tells it
 	}
 	switch status.DisagreementKind(kind) {
-	case status.TopicNobodyAsks:
-		return []string{"topics"}
+	case status.UnwantedTopic:
+		return []string{"unwanted-topic"}
 	case status.NoCommonFunction:
 		return []string{"allocation"}
 	case status.UnreadableRecord:
@@ -273,7 +273,7 @@ func tells(kind Kind) []string {
 	case status.UnreadableZones:
 		return []string{"zones"}
 	case status.OddItem:
-		return []string{"items"}
+		return []string{"odd-item"}
 	case status.PersistentClaim:
 		return []string{"persistent-claim"}
 	case status.OrphanClaim, status.UnreadableClaim:

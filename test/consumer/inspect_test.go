@@ -332,7 +332,7 @@ func TestInspectZnodesInTheClaimsPlace(t *testing.T) {
 	})
 }
 
-func TestInspectTopicNobodyAsks(t *testing.T) {
+func TestInspectUnwantedTopic(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.createTopic("old", 2)
 		a, b := r.two(nil)
@@ -343,7 +343,7 @@ func TestInspectTopicNobodyAsks(t *testing.T) {
 		r.produceTo("old", 3, 0, 1)
 		time.Sleep(window)
 		report := r.doctor(r.inspector(""), 0, 1, 2, 3)
-		finds(t, report, wantFinding{kind: "topic-nobody-asks", object: "old", after: began, waiting: true, command: "kiel remove-topic g old"})
+		finds(t, report, wantFinding{kind: "unwanted-topic", object: "old", after: began, waiting: true, command: "kiel remove-topic g old"})
 		quit(a, b)
 		c.close()
 	})

@@ -395,7 +395,7 @@ func (w *world) checkOrphan() {
 	t := w.t
 	for name := range w.member {
 		named := slices.ContainsFunc(w.last(name+".status").Disagreements, func(d status.Disagreement) bool {
-			return d.Kind == status.TopicNobodyAsks && slices.Equal(d.Names, []string{orphan})
+			return d.Kind == status.UnwantedTopic && slices.Equal(d.Names, []string{orphan})
 		})
 		if !named {
 			t.Errorf("%s does not say that nobody asks for %s", name, orphan)
