@@ -55,7 +55,7 @@ type change struct {
 	joined, gone        someNames
 	members, partitions int // how many there are now
 	moved               int // partitions whose owner is another; to have none counts as an owner
-	gained, lost        int // partitions that this member got or lost
+	given, takenAway    int // partitions that this member got or lost
 }
 
 // occasion is what a computation rested on besides the inputs of the allocation function.

@@ -37,7 +37,7 @@ func (c *comparison) findMoves() {
 		}
 	}
 	c.change.moved += len(was.owner) - stayed
-	c.change.gained, c.change.lost = is.mine-kept, was.mine-kept
+	c.change.given, c.change.takenAway = is.mine-kept, was.mine-kept
 }
 
 // finder returns a function from indices of partitions in now, the later mapping, to indices of the same partitions in m; it

@@ -89,7 +89,7 @@ func (l *loop) logRebalance() {
 	}
 	args := []any{
 		"version", c.version, "reason", c.reason, "joined_count", c.joined.count, "gone_count", c.gone.count,
-		"members", c.members, "partitions", c.partitions, "moved", c.moved, "gained", c.gained, "lost", c.lost, "took", c.took,
+		"members", c.members, "partitions", c.partitions, "moved", c.moved, "given", c.given, "taken_away", c.takenAway, "took", c.took,
 	}
 	if c.joined.count > 0 {
 		args = append(args, "joined", &c.joined)

@@ -212,7 +212,7 @@ func TestMovesOfRandomMappings(t *testing.T) {
 			}
 			moved += len(last.owner) - kept
 			gained, lost := differences(last.ours(), r.mapping.ours())
-			if c := r.mapping.change; c.moved != moved || c.gained != gained || c.lost != lost {
+			if c := r.mapping.change; c.moved != moved || c.given != gained || c.takenAway != lost {
 				t.Fatalf("seed %d, step %d: %+v, want %d moved, %d gained, %d lost", seed, step, c, moved, gained, lost)
 			}
 			last = r.mapping

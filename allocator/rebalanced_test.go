@@ -51,25 +51,25 @@ func TestOneLineForEachRebalance(t *testing.T) {
 		}{
 			{
 				func() { r.partitions(); r.membersAre(crowd[:1]...) },
-				`reason=started joined_count=0 gone_count=0 members=1 partitions=0 moved=0 gained=0 lost=0 took=0s`,
+				`reason=started joined_count=0 gone_count=0 members=1 partitions=0 moved=0 given=0 taken_away=0 took=0s`,
 			},
 			{
 				func() { r.partitions(set(1000)...) },
-				`reason="topic-added t" joined_count=0 gone_count=0 members=1 partitions=1000 moved=1000 gained=1000 lost=0 took=0s`,
+				`reason="topic-added t" joined_count=0 gone_count=0 members=1 partitions=1000 moved=1000 given=1000 taken_away=0 took=0s`,
 			},
 			{
 				func() { r.membersAre(crowd...) },
 				`reason="member-joined m000, m001, m002, m003, m004 and 994 more" joined_count=999 gone_count=0 members=1000 partitions=1000 ` +
-					`moved=999 gained=0 lost=999 took=0s joined="m000, m001, m002, m003, m004 and 994 more"`,
+					`moved=999 given=0 taken_away=999 took=0s joined="m000, m001, m002, m003, m004 and 994 more"`,
 			},
 			{
 				func() { r.membersAre(append(crowd[:2:2], crowd[998:]...)...) },
 				`reason="member-gone m001, m002, m003, m004, m005 and 991 more" joined_count=0 gone_count=996 members=4 partitions=1000 ` +
-					`moved=996 gained=249 lost=0 took=0s gone="m001, m002, m003, m004, m005 and 991 more"`,
+					`moved=996 given=249 taken_away=0 took=0s gone="m001, m002, m003, m004, m005 and 991 more"`,
 			},
 			{
 				func() { r.partitions() },
-				`reason="topic-removed t" joined_count=0 gone_count=0 members=4 partitions=0 moved=1000 gained=0 lost=250 took=0s`,
+				`reason="topic-removed t" joined_count=0 gone_count=0 members=4 partitions=0 moved=1000 given=0 taken_away=250 took=0s`,
 			},
 		} {
 			step.act()

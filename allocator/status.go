@@ -256,7 +256,7 @@ func (c *change) describe() status.Change {
 	return status.Change{
 		Version: c.version, At: c.at.UTC(), Reason: c.reason.Clone(),
 		Joined: slices.Clone(c.joined.names), Gone: slices.Clone(c.gone.names), JoinedCount: c.joined.count, GoneCount: c.gone.count,
-		Members: c.members, Partitions: c.partitions, Moved: c.moved, Gained: c.gained, Lost: c.lost, Took: c.took.Seconds(),
+		Members: c.members, Partitions: c.partitions, Moved: c.moved, Given: c.given, TakenAway: c.takenAway, Took: c.took.Seconds(),
 	}
 }
 

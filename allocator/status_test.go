@@ -66,7 +66,7 @@ func TestStatusOfAMember(t *testing.T) {
 		if got := strings.Join(why, "; "); got != "zones-changed; member-joined b; topic-added t, u; started" {
 			w.Error(got)
 		}
-		if c := g.Changes[1]; !slices.Equal(c.Joined, []string{"b"}) || c.JoinedCount != 1 || c.Members != 2 || c.Partitions != 3 || c.Moved != 1 || c.Lost != 1 {
+		if c := g.Changes[1]; !slices.Equal(c.Joined, []string{"b"}) || c.JoinedCount != 1 || c.Members != 2 || c.Partitions != 3 || c.Moved != 1 || c.TakenAway != 1 {
 			w.Errorf("%+v", c)
 		}
 		if len(g.Disagreements)+len(g.Troubles) > 0 {

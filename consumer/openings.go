@@ -86,7 +86,7 @@ func (m *membership) gaveUp(p kiel.Partition) {
 
 // logOpened logs that the partition is open, and where it starts. Reason and previous owner are those of the line "claimed".
 func (o *opening) logOpened(start int64) {
-	args := []any{"offset", start, "from", string(o.origin), "reason", o.claim.Reason()}
+	args := []any{"offset", start, "origin", string(o.origin), "reason", o.claim.Reason()}
 	if previous := o.claim.Previous(); previous != "" {
 		args = append(args, "previous", previous)
 	}

@@ -65,10 +65,10 @@ func TestBeginningAtTheEnd(t *testing.T) {
 		"began now, and a message has come": {age: time.Second, at: 70, want: 70, says: "skipped=60"},
 		"began now, and one later":          {age: time.Second, at: 103, want: 100, says: "skipped=90"},
 		"began by a clock that is ahead":    {age: -time.Second, at: 70, want: 70, says: "skipped=60"},
-		"began long ago":                    {age: beginningFor, at: 70, want: 10, says: `level=WARN msg="partitions start where a policy says, not at a committed offset" reason=none policy=earliest partitions=1`},
-		"began in the future":               {age: -beginningFor, at: 70, want: 10, says: "reason=none policy=earliest"},
-		"by a program or an earlier member": {other: offsets.Stored{Offset: 7}, want: 10, says: "reason=none policy=earliest"},
-		"of an earlier topic":               {other: offsets.Stored{Offset: 7, TopicID: sarama.Uuid{9}}, age: time.Second, want: 10, says: "reason=none policy=earliest"},
+		"began long ago":                    {age: beginningFor, at: 70, want: 10, says: `level=WARN msg="partitions start where a policy says, not at a committed offset" cause=none policy=earliest partitions=1`},
+		"began in the future":               {age: -beginningFor, at: 70, want: 10, says: "cause=none policy=earliest"},
+		"by a program or an earlier member": {other: offsets.Stored{Offset: 7}, want: 10, says: "cause=none policy=earliest"},
+		"of an earlier topic":               {other: offsets.Stored{Offset: 7, TopicID: sarama.Uuid{9}}, age: time.Second, want: 10, says: "cause=none policy=earliest"},
 		"of one partition less":             {other: offsets.Stored{TopicID: id, FirstPartitions: 2}, age: time.Second, at: 70, want: 70, says: "skipped=60"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestStartAtATime(t *testing.T) {
 		"a message":      {at: 40, want: 40, says: `msg="new group starts behind messages that it skips" policy=1970-01-01T00:00:09Z option=Options.FromTime skipped=30`},
 		"none":           {want: 100, says: "skipped=90"},
 		"the first":      {at: 10, want: 10, says: `level=INFO msg="new group starts" policy=1970-01-01T00:00:09Z`},
-		"beyond the end": {at: 40, stored: &offsets.Stored{Offset: 500}, want: 10, says: "reason=out_of_range policy=earliest"},
+		"beyond the end": {at: 40, stored: &offsets.Stored{Offset: 500}, want: 10, says: "cause=out_of_range policy=earliest"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

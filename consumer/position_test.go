@@ -86,7 +86,7 @@ func TestStartPositions(t *testing.T) {
 				}
 				time.Sleep(reporting.StartsWithin)
 				synctest.Wait()
-				first, why := fmt.Sprintf("\"t:0 at %d\"\n", c.want), "reason="+c.warns
+				first, why := fmt.Sprintf("\"t:0 at %d\"\n", c.want), "cause="+c.warns
 				switch {
 				case c.warns == reasonNone && c.from == Latest:
 					why = "new group starts behind messages that it skips"
@@ -105,7 +105,7 @@ func TestStartPositions(t *testing.T) {
 				case reasonOutOfRange, reasonTruncated:
 					from = "reset"
 				}
-				if n := said.Count("level=INFO", "msg=opened", "partition=t:0", fmt.Sprintf("offset=%d from=%s reason=session-lost previous=m2\n", c.want, from)); n != 1 {
+				if n := said.Count("level=INFO", "msg=opened", "partition=t:0", fmt.Sprintf("offset=%d origin=%s reason=session-lost previous=m2\n", c.want, from)); n != 1 {
 					t.Errorf("the opening was logged %d times:\n%s", n, said)
 				}
 				errs := slices.DeleteFunc(r.errors(), func(err error) bool { return errors.Is(err, no) })

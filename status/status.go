@@ -267,7 +267,7 @@ type Change struct {
 	Members     int       `json:"members"`
 	Partitions  int       `json:"partitions"`
 	Moved       int       `json:"moved"`        // partitions whose planned owner changed, of the whole group
-	Gained      int       `json:"gained"`       // partitions that this member gained
-	Lost        int       `json:"lost"`         // partitions that this member lost
+	Given       int       `json:"given"`        // partitions that the mapping gives to this member, and did not before
+	TakenAway   int       `json:"taken_away"`   // partitions that it gave to this member before, and does not any more
 	Took        float64   `json:"took_seconds"` // from the first change noticed to the mapping
 }

@@ -81,7 +81,7 @@ func TestCopiedOffsetsAreHonoured(t *testing.T) {
 				if n := said.Count("level=WARN", "committed in another Kafka cluster", "partitions=2", "t:0 at 100"); n != 1 || said.Count("level=WARN") != 1 {
 					t.Errorf("%d lines:\n%s", n, said)
 				}
-				if n := said.Count("msg=opened", "offset=100", "from=copied"); n != 2 {
+				if n := said.Count("msg=opened", "offset=100", "origin=copied"); n != 2 {
 					t.Errorf("%d openings at copied offsets:\n%s", n, said)
 				}
 				if errs := b.errors(); len(errs) > 0 {

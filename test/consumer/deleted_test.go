@@ -121,7 +121,7 @@ func TestDeletedTopic(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		said := out.take()
-		if len(said) != 1 || !strings.Contains(said[0], "reason=recreated policy=earliest partitions=4") {
+		if len(said) != 1 || !strings.Contains(said[0], "cause=recreated policy=earliest partitions=4") {
 			t.Errorf("%d lines in the log: %s", len(said), said)
 		}
 		if n := missingTopics(t, reg); n != 0 {

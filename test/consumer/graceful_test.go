@@ -43,7 +43,7 @@ func (h watcher) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGr
 // loud returns the lines of a log that tell of more than what happened in order. That a new group starts by policy is in order.
 func loud(log string) (lines []string) {
 	for line := range strings.Lines(log) {
-		if byPolicy := strings.Contains(line, "reason=none policy=earliest"); !byPolicy && !strings.Contains(line, "level=INFO") || strings.Contains(line, "err") {
+		if byPolicy := strings.Contains(line, "cause=none policy=earliest"); !byPolicy && !strings.Contains(line, "level=INFO") || strings.Contains(line, "err") {
 			lines = append(lines, line)
 		}
 	}

@@ -65,13 +65,13 @@ func TestLinesOfAThousandPartitions(t *testing.T) {
 		b := r.member("b", func(o *consumer.Options) { logAll(&bSaid, o) }).start()
 		until(t, "both have half", func() bool { return len(a.owns()) == partitions/2 && len(b.owns()) == partitions/2 })
 		time.Sleep(5 * time.Second)
-		wants(t, "another joins", said.take(), 2, `msg=rebalanced reason="member-joined b" moved=500 lost=500`)
-		wants(t, "the other", bSaid.take(), 5, `msg=rebalanced gained=500`)
+		wants(t, "another joins", said.take(), 2, `msg=rebalanced reason="member-joined b" moved=500 taken_away=500`)
+		wants(t, "the other", bSaid.take(), 5, `msg=rebalanced given=500`)
 
 		b.leave()
 		until(t, "all is back", func() bool { return len(a.owns()) == partitions })
 		time.Sleep(5 * time.Second)
-		wants(t, "the other leaves", said.take(), 2, `msg=rebalanced gone=b gained=500`)
+		wants(t, "the other leaves", said.take(), 2, `msg=rebalanced gone=b given=500`)
 		wants(t, "the other", bSaid.take(), 5)
 	})
 }
@@ -88,12 +88,12 @@ func TestLinesOfFewPartitions(t *testing.T) {
 		first := said.take()
 		// The first view of the set has the topic, or is older than it: which of the two comes first is chance.
 		why := `reason="topic-added t"`
-		if count(first, "msg=rebalanced reason=started gained=4") == 1 {
+		if count(first, "msg=rebalanced reason=started given=4") == 1 {
 			why = "reason=started"
 		}
-		wants(t, "the first joins", first, 13, "msg=rebalanced gained=4 "+why, `msg="new group starts" policy=earliest option= partitions=4`)
+		wants(t, "the first joins", first, 13, "msg=rebalanced given=4 "+why, `msg="new group starts" policy=earliest option= partitions=4`)
 		for p := range 4 {
-			if count(first, fmt.Sprintf("msg=opened partition=t:%d offset=0 from=policy ", p)+why) != 1 {
+			if count(first, fmt.Sprintf("msg=opened partition=t:%d offset=0 origin=policy ", p)+why) != 1 {
 				t.Errorf("partition %d was not logged: %s", p, first)
 			}
 		}
@@ -105,7 +105,7 @@ func TestLinesOfFewPartitions(t *testing.T) {
 		wants(t, "another joins", said.take(), 5, `msg=rebalanced reason="member-joined b"`,
 			fmt.Sprintf(`msg=revoked partition=%s next=b reason="member-joined b"`, moved), "msg=released partition="+moved)
 		wants(t, "the other", bSaid.take(), 9, "msg=rebalanced",
-			"msg=claimed partition="+moved, fmt.Sprintf("msg=opened partition=%s offset=5 from=committed", moved))
+			"msg=claimed partition="+moved, fmt.Sprintf("msg=opened partition=%s offset=5 origin=committed", moved))
 
 		r.grow(6)
 		until(t, "the new ones are open", func() bool { return len(a.owns())+len(b.owns()) == 6 })
@@ -242,7 +242,7 @@ func TestRollingRestartIsSilent(t *testing.T) {
 				}
 				until(t, "each has two", settled)
 				time.Sleep(time.Minute)
-				if loud := slices.DeleteFunc(loudLines(said.take()), func(line string) bool { return strings.Contains(line, "reason=none") }); len(loud) > 0 {
+				if loud := slices.DeleteFunc(loudLines(said.take()), func(line string) bool { return strings.Contains(line, "cause=none") }); len(loud) > 0 {
 					t.Errorf("the start: %s", loud)
 				}
 				for round := range 2 {

@@ -165,9 +165,9 @@ func (l *OpenLog) logStarts(key Start, s *someStarts) {
 		l.log.Info("new group starts", "policy", key.Policy, "option", key.Option, "partitions", s.count, "first", names)
 	case key.Option != "":
 		l.log.Warn("partitions start where a policy says, not at a committed offset",
-			"reason", key.Reason, "policy", key.Policy, "option", key.Option, "partitions", s.count, "first", names)
+			"cause", key.Reason, "policy", key.Policy, "option", key.Option, "partitions", s.count, "first", names)
 	default:
 		l.log.Warn("partitions start where a policy says, not at a committed offset",
-			"reason", key.Reason, "policy", key.Policy, "partitions", s.count, "first", names)
+			"cause", key.Reason, "policy", key.Policy, "partitions", s.count, "first", names)
 	}
 }

@@ -73,9 +73,9 @@ func TestStartsByPolicyAreGathered(t *testing.T) {
 		if all := strings.Count(said.String(), "\n"); all != 5 ||
 			said.Count("level=WARN", "in another Kafka cluster", `partitions=6 first="v:0 at 5, v:1 at 5, v:2 at 5, v:3 at 5, v:4 at 5 and 1 more"`) != 1 ||
 			said.Count("level=WARN", "new group starts behind messages that it skips", "policy=latest option=Options.From skipped=66 partitions=12", `first="t:0 at 0, t:1 at 10, t:2 at 20, t:3 at 30, t:4 at 40 and 7 more"`) != 1 ||
-			said.Count("level=WARN", "reason=recreated policy=earliest partitions=1", `first="u:0 at 7"`) != 1 ||
+			said.Count("level=WARN", "cause=recreated policy=earliest partitions=1", `first="u:0 at 7"`) != 1 ||
 			said.Count("level=INFO", `msg="new group starts" policy=earliest option=default partitions=1`) != 1 ||
-			said.Count("level=WARN", "reason=out_of_range policy=latest option=Options.From") != 1 {
+			said.Count("level=WARN", "cause=out_of_range policy=latest option=Options.From") != 1 {
 			t.Errorf("logged %s", said)
 		}
 		l.Flush()

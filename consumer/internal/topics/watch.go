@@ -35,7 +35,7 @@ type Watcher struct {
 	Allocator *allocator.PartitionAllocator
 	Frequency time.Duration      // the longest time between two questions, if that is less than a minute; 0 is a minute
 	Asked     func()             // called after each question
-	Forget    func(topic string) // called when a missing topic was removed from the set, and nothing is known of it any more
+	Forget    func(topic string) // called when somebody has removed a missing topic from the set, so that nothing is known of it any more
 	Reporter  *reporting.Reporter
 	Logger    *slog.Logger
 }
@@ -104,7 +104,7 @@ func (w *Watcher) forgetRemoved() {
 		inSet := slices.ContainsFunc(s.Partitions, func(p kiel.Partition) bool { return p.Topic == topic }) || slices.Contains(s.Unwanted, topic)
 		if !inSet && w.Catalog.forget(topic) {
 			w.Forget(topic)
-			w.Logger.Info("missing topic was removed from the set", "topic", topic)
+			w.Logger.Info("missing topic forgotten", "topic", topic)
 		}
 	}
 }
