@@ -56,7 +56,7 @@ func TestLogLines(t *testing.T) {
 			return true
 		})
 	}
-	if used["claimed"] == "" || used["left"] == "" || used["rebalanced"] == "" {
+	if used["claimed"] == "" || used["leaving"] == "" || used["rebalanced"] == "" {
 		t.Fatal("lines are not found")
 	}
 	page, err := os.ReadFile("docs/operating.md")

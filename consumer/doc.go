@@ -284,7 +284,7 @@
 //	level=INFO msg=claimed component=ownership … partition=orders:7 token=… reason="member-gone host-2" previous=host-2
 //	level=INFO msg=opened component=consumer … partition=orders:7 token=… offset=1733 origin=committed …
 //
-// A member that gives a partition up logs "revoked", with the next owner, and "released". When more than 16 partitions move in
+// A member that gives a partition up logs "revoking", with the next owner, and "released". When more than 16 partitions move in
 // one change, only the line of the change is at Info; those of the partitions are at Debug. The znode of a claim has the reason
 // of the last move too.
 //

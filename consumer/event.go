@@ -14,7 +14,7 @@ const (
 	Message   = EventKind("message")   // the message at Offset is about to be handed out, or to enter the channel of Messages
 	Revoking  = ownership.Revoking     // the plan gives the partition to another member; the handler is to finish
 	Committed = EventKind("committed") // Offset is stored; the next owner starts there
-	Released  = ownership.Released     // the claim is about to be deleted
+	Releasing = ownership.Releasing    // the claim is about to be deleted
 	Lost      = ownership.Lost         // the claim is gone, nothing may be committed
 	Untrusted = ownership.Untrusted    // the session can't be proved alive since Since
 	Left      = ownership.Left         // the member has left

@@ -8,10 +8,10 @@ import (
 
 // Ownership, the consumer and the event log have one word for one event.
 func TestOneWordForOneEvent(t *testing.T) {
-	ours := []EventKind{Joined, Snapshot, Claimed, Opened, Message, Revoking, Committed, Released, Lost, Untrusted, Left}
+	ours := []EventKind{Joined, Snapshot, Claimed, Opened, Message, Revoking, Committed, Releasing, Lost, Untrusted, Left}
 	log := []string{
 		eventlog.Joined, eventlog.Snapshot, eventlog.Claimed, eventlog.Opened, eventlog.Message, eventlog.Revoking,
-		eventlog.Committed, eventlog.Released, eventlog.Lost, eventlog.Untrusted, eventlog.Left,
+		eventlog.Committed, eventlog.Releasing, eventlog.Lost, eventlog.Untrusted, eventlog.Left,
 	}
 	for i, kind := range ours {
 		if string(kind) != log[i] {

@@ -60,7 +60,7 @@
 //     persistent znode stands in the place of its claim, which an operator has to
 //     delete ([ErrPersistentClaim]); or an ephemeral one of a session that is no member's
 //     ([ErrForeignClaim]).
-//   - Observer hears of Claimed after the claim was acknowledged, and of Released before the release is sent. Claimed may be told
+//   - Observer hears of Claimed after the claim was acknowledged, and of Releasing before the release is sent. Claimed may be told
 //     before the claim is watched: if somebody has removed it meanwhile, Lost follows.
 //   - A release is never a delete alone, so it can't remove another's claim.
 //   - When the servers go back to a backup, claims that were released since stand again. A member
@@ -112,7 +112,7 @@
 // # Log
 //
 // Up to 16 partitions that move in one change have lines of their own at level Info: "claimed"
-// with token, reason and previous owner, "revoked" with the member to which the plan gives it, "released"
+// with token, reason and previous owner, "revoking" with the member to which the plan gives it, "released"
 // with the time that the handler took. More have them at level Debug; the allocator's line for the change has counts.
 // When trust ends one warning counts the partitions that stopped, and "resumed" tells when they
 // are owned again, and how many are not because of a stuck handler. Errors of one kind are coalesced: the first, then one line in 10 s with a count, then "recovered".

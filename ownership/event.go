@@ -19,8 +19,8 @@ const (
 	Claimed EventKind = "claimed"
 	// Revoking: the handler was told to finish.
 	Revoking EventKind = "revoking"
-	// Released: the handler has returned, the release is about to be sent.
-	Released EventKind = "released"
+	// Releasing: the handler has returned, the release is about to be sent.
+	Releasing EventKind = "releasing"
 	// Lost: the claim has gone, or is lost to a handler that did not return.
 	Lost EventKind = "lost"
 	// Untrusted: the session can't be proved alive since Since; all claims of

@@ -100,7 +100,7 @@ func TestClaimIsHeldWhileTheHandlerDrains(t *testing.T) {
 		if took < drain || took > drain+100*time.Millisecond {
 			t.Errorf("the claim changed hands after %v, the handler drained for %v", took, drain)
 		}
-		released, _ := w.journal.last("a", ownership.Released, part("t:0"))
+		released, _ := w.journal.last("a", ownership.Releasing, part("t:0"))
 		claimed, _ := w.journal.last("b", ownership.Claimed, part("t:0"))
 		if released.at.Before(returned.get()) || claimed.at.Before(released.at) {
 			t.Errorf("returned %v, released %v, claimed %v", returned.get(), released.at, claimed.at)
@@ -117,7 +117,7 @@ func TestReleasedIsToldBeforeTheRelease(t *testing.T) {
 		w.assign(map[string]string{"a": "t:0"})
 		a := w.join("a", memberOptions{Options: ownership.Options{Observer: func(e ownership.Event) {
 			switch e.Kind {
-			case ownership.Released:
+			case ownership.Releasing:
 				time.Sleep(time.Second)
 				if w.holder("t:0") == 0 {
 					t.Error("released before it was told")

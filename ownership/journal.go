@@ -209,14 +209,14 @@ func (l *loop) event(kind EventKind, c *Claim, reason status.Reason, err error) 
 
 // tell tells the Observer of a claim of which it was told Claimed. When it has returned, the turn's machine hears of that if it waits for it.
 func (l *loop) tell(t turn, a machine.Action) {
-	e := l.event(Released, t.claim, t.goes, nil)
+	e := l.event(Releasing, t.claim, t.goes, nil)
 	switch a {
 	case machine.TellRevoking:
 		t.next, t.goes = l.destination(t.part)
 		e.Kind, e.Reason, e.Next = Revoking, t.goes, t.next
 		t.claim.revoking = true
 		l.o.board.put(t.claim.info())
-		l.o.log.Log(l.base, t.level, "revoked", "partition", t.id.String(), "token", t.claim.token, "next", t.next, "reason", t.goes)
+		l.o.log.Log(l.base, t.level, "revoking", "partition", t.id.String(), "token", t.claim.token, "next", t.next, "reason", t.goes)
 	case machine.TellLost:
 		e.Kind, e.Reason, e.Err = Lost, status.NewReason(t.lost()), t.cause()
 	default:

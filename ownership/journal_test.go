@@ -151,7 +151,7 @@ func (j *journal) check() []string {
 			if mine[id(e.Event)] == nil {
 				faults = append(faults, fmt.Sprintf("%s: %s revokes what it does not own", id(e.Event), e.member))
 			}
-		case ownership.Released, ownership.Lost:
+		case ownership.Releasing, ownership.Lost:
 			p := id(e.Event)
 			tm := mine[p]
 			if tm == nil {

@@ -55,7 +55,7 @@ func TestLinesOfMoves(t *testing.T) {
 				time.Sleep(time.Second)
 				w.assignFor(joinedB, map[string]string{"b": items(n)})
 				b.owns(20*time.Second, items(n))
-				wantLines(t, log, n, at, "msg=revoked", " partition=t:", `next=b reason="member-joined b"`)
+				wantLines(t, log, n, at, "msg=revoking", " partition=t:", `next=b reason="member-joined b"`)
 				wantLines(t, log, n, at, "msg=released", " partition=t:", " drained=1s")
 				wantLines(t, log, map[bool]int{true: 48, false: 0}[n <= 16], "level=INFO")
 				wantLines(t, log, 0, "level=WARN")
@@ -77,7 +77,7 @@ func TestLinesAreCountedByChange(t *testing.T) {
 		a.owns(5*time.Second, items(99))
 		w.assign(map[string]string{"a": items(100)})
 		a.owns(5*time.Second, items(100))
-		wantLines(t, log, 1, "level=INFO", "msg=revoked", "partition=t:99 ")
+		wantLines(t, log, 1, "level=INFO", "msg=revoking", "partition=t:99 ")
 		wantLines(t, log, 1, "level=INFO", "msg=released", "partition=t:99 ")
 		wantLines(t, log, 1, "level=INFO", "msg=claimed", "partition=t:99 ")
 		wantLines(t, log, 3, "level=INFO")
@@ -254,7 +254,7 @@ func TestNamesOfOthersAreCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.owns(5*time.Second, "t:0 t:1")
-		wantLines(t, log, 2, "msg=revoked", "next="+long[:status.MaxShown]+" ")
+		wantLines(t, log, 2, "msg=revoking", "next="+long[:status.MaxShown]+" ")
 		wantLines(t, log, 2, "msg=claimed", "previous="+long[:status.MaxShown]+"\n")
 		for line := range strings.Lines(log.String()) {
 			if len(line) > 1000 {

@@ -65,7 +65,7 @@ func TestOriginOfHandOver(t *testing.T) {
 		w.assignFor(joinedB, map[string]string{"a": "t:0", "b": "t:1 t:2 t:3 t:4 t:5 t:6 t:7"})
 		b.owns(5*time.Second, "t:1 t:2 t:3 t:4 t:5 t:6 t:7")
 		w.wantOrigin("a", ownership.Revoking, "t:1", "member-joined b", "b")
-		w.wantOrigin("a", ownership.Released, "t:1", "member-joined b", "")
+		w.wantOrigin("a", ownership.Releasing, "t:1", "member-joined b", "")
 		w.wantOrigin("b", ownership.Snapshot, "t:1", "member-joined b", "")
 		w.wantOrigin("b", ownership.Claimed, "t:1", "member-joined b", "a")
 		w.wantRecord("t:1", "b", "a", "member-joined b")
@@ -81,7 +81,7 @@ func TestOriginOfHandOver(t *testing.T) {
 		a.quit()
 		<-a.done
 		w.wantOrigin("a", ownership.Revoking, "t:0", "stopped", "")
-		w.wantOrigin("a", ownership.Released, "t:0", "stopped", "")
+		w.wantOrigin("a", ownership.Releasing, "t:0", "stopped", "")
 		w.wantOrigin("a", ownership.Left, "t:0", "stopped", "")
 	})
 }
@@ -327,7 +327,7 @@ func TestOriginOfWhatComesBack(t *testing.T) {
 				w.wantOrigin("a", ownership.Revoking, "t:0", "member-joined b", "b")
 				w.assignFor(status.NewReason(status.MemberGone, "b"), map[string]string{"a": "t:0"})
 				time.Sleep(5 * time.Second)
-				w.wantOrigin("a", ownership.Released, "t:0", "member-joined b", "")
+				w.wantOrigin("a", ownership.Releasing, "t:0", "member-joined b", "")
 				w.wantOrigin("a", ownership.Claimed, "t:0", "member-gone b", "b")
 			})
 		})

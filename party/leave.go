@@ -41,7 +41,7 @@ func (l *loop) remove(ctx context.Context) error {
 		err = l.deleteOwn(ctx, stat.Version)
 		switch {
 		case err == nil:
-			l.log.InfoContext(ctx, "left", "session_id", hex(l.sid))
+			l.log.InfoContext(ctx, "member znode deleted", "session_id", hex(l.sid))
 			return nil
 		case errors.Is(err, session.ErrNoNode), errors.Is(err, session.ErrBadVersion):
 			// Another program deleted or wrote the znode first: read again.

@@ -238,7 +238,7 @@ func TestProduceAndConsume(t *testing.T) {
 			t.Errorf("an event without member or time: %+v", e)
 		}
 	}
-	for kind, n := range map[string]int{"joined": 1, "claimed": 4, "opened": 4, "message": 3, "revoking": 4, "released": 4, "left": 1} {
+	for kind, n := range map[string]int{"joined": 1, "claimed": 4, "opened": 4, "message": 3, "revoking": 4, "releasing": 4, "left": 1} {
 		if kinds[kind] != n {
 			t.Errorf("%d events %q, want %d", kinds[kind], kind, n)
 		}

@@ -48,7 +48,7 @@ func (r *recorder) observer(member string) func(consumer.Event) {
 		switch line.Event {
 		case eventlog.Claimed:
 			r.owners[p] = member
-		case eventlog.Released, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
+		case eventlog.Releasing, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
 			maps.DeleteFunc(r.owners, func(q eventlog.Partition, owner string) bool {
 				return owner == member && (line.Partition == nil || p == q)
 			})

@@ -280,7 +280,7 @@ func (c *checker) start(tm *tenure, before []*tenure, commits []delivery, delive
 	if ok && at < pos {
 		c.report.Repeated[prev.how] += pos - at
 	}
-	if ok && prev.hasDone && prev.how == Released && at != pos && len(prev.messages) > 0 {
+	if ok && prev.hasDone && prev.how == Releasing && at != pos && len(prev.messages) > 0 {
 		c.violate("%s: %s opened at %d, but %s released it when all before %d was processed", tm.log, tm.p, at, prev.log, pos)
 	}
 }

@@ -7,7 +7,7 @@
 // Each line has t, member and event, and some have topic, partition, token, offset, version, session and since. t is
 // CLOCK_MONOTONIC in nanoseconds, so that the logs of all processes of one machine compare.
 //
-// A member owns a partition from "claimed" to the first of "released", "lost" and "untrusted". One of these without a partition,
+// A member owns a partition from "claimed" to the first of "releasing", "lost" and "untrusted". One of these without a partition,
 // or "left", ends all that the member owns. In "untrusted", since is when trust ended: a process that was frozen writes the line
 // late. In "committed", since is when the commit was last authorized before its request was sent: the answer may come after the
 // end of the ownership.
@@ -42,7 +42,7 @@ const (
 	Done      = "done"      // the handler has processed the message at offset, and marks it next
 	Revoking  = "revoking"  // the partition was revoked: the handler is to finish
 	Committed = "committed" // offset is stored; the next owner starts there
-	Released  = "released"  // the request that deletes the claim is about to be sent
+	Releasing = "releasing" // the request that deletes the claim is about to be sent
 	Lost      = "lost"      // the claim was lost: nothing may be committed
 	Untrusted = "untrusted" // the session can't be proved alive since "since"
 	Left      = "left"      // the member has left

@@ -46,7 +46,7 @@ func end(n int64) eventlog.Expect {
 func TestCheck(t *testing.T) {
 	first := []eventlog.Event{
 		claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Message, 1),
-		on(14, eventlog.Committed, 2), drop(15, eventlog.Released), ev(16, eventlog.Left),
+		on(14, eventlog.Committed, 2), drop(15, eventlog.Releasing), ev(16, eventlog.Left),
 	}
 	tests := map[string]struct {
 		logs   []eventlog.Log
@@ -58,7 +58,7 @@ func TestCheck(t *testing.T) {
 		"orderly hand-over": {
 			logs: []eventlog.Log{
 				script(t, "a", 0, first...),
-				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), on(19, eventlog.Message, 2), on(20, eventlog.Committed, 3), drop(21, eventlog.Released)),
+				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), on(19, eventlog.Message, 2), on(20, eventlog.Committed, 3), drop(21, eventlog.Releasing)),
 			},
 			want: end(3),
 		},
@@ -76,22 +76,22 @@ func TestCheck(t *testing.T) {
 		"opened again under the claim, from what was committed": {
 			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Message, 1),
 				on(14, eventlog.Done, 0), on(15, eventlog.Committed, 1), on(16, eventlog.Opened, 1), on(17, eventlog.Message, 1),
-				on(18, eventlog.Done, 1), on(19, eventlog.Committed, 2), drop(20, eventlog.Released))},
+				on(18, eventlog.Done, 1), on(19, eventlog.Committed, 2), drop(20, eventlog.Releasing))},
 			want: end(2),
 		},
 		"opened again under the claim, beyond what was handed out": {
-			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Opened, 2), drop(14, eventlog.Released))},
+			logs: []eventlog.Log{script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Opened, 2), drop(14, eventlog.Releasing))},
 			says: "opened at 2, behind 1",
 		},
 		"opened again under the claim, before the committed offset": {
-			logs: []eventlog.Log{script(t, "a", 0, append(first[:5:5], on(15, eventlog.Opened, 1), drop(16, eventlog.Released))...)},
+			logs: []eventlog.Log{script(t, "a", 0, append(first[:5:5], on(15, eventlog.Opened, 1), drop(16, eventlog.Releasing))...)},
 			says: "before the committed offset 2",
 		},
 		"tenures that begin and end within an instant": {
 			logs: []eventlog.Log{
 				script(t, "b", 0, claim(10, 102), ev(20, eventlog.Left)),
-				script(t, "y", 0, claim(10, 101), drop(10, eventlog.Released)),
-				script(t, "z", 0, claim(10, 100), drop(10, eventlog.Released)),
+				script(t, "y", 0, claim(10, 101), drop(10, eventlog.Releasing)),
+				script(t, "z", 0, claim(10, 100), drop(10, eventlog.Releasing)),
 			},
 		},
 		"two owners": {
@@ -233,7 +233,7 @@ func TestCheck(t *testing.T) {
 		},
 		"claimed where an operator deletes the claim before that is in the log": {
 			logs: []eventlog.Log{
-				script(t, "a", 0, append(first[:5:5], drop(22, eventlog.Released))...),
+				script(t, "a", 0, append(first[:5:5], drop(22, eventlog.Releasing))...),
 				script(t, "b", 0, claim(17, 99), drop(20, eventlog.Lost), ev(30, eventlog.Left)),
 			},
 			want:   eventlog.Expect{Exempt: []eventlog.Exempt{{Partition: eventlog.Partition{Topic: "orders"}, Span: eventlog.Span{From: 16, To: 22}}}},
@@ -286,7 +286,7 @@ func TestCheck(t *testing.T) {
 		},
 		"processed again after an orderly release": {
 			logs: []eventlog.Log{
-				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), drop(15, eventlog.Released)),
+				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), drop(15, eventlog.Releasing)),
 				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 0), on(19, eventlog.Message, 0), on(20, eventlog.Done, 0), ev(21, eventlog.Left)),
 			},
 			says: "a released it when all before 1 was processed",
@@ -294,7 +294,7 @@ func TestCheck(t *testing.T) {
 		"read again after an orderly release, because it only stood in the channel": {
 			logs: []eventlog.Log{
 				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), on(14, eventlog.Message, 1),
-					on(15, eventlog.Committed, 1), drop(16, eventlog.Released)),
+					on(15, eventlog.Committed, 1), drop(16, eventlog.Releasing)),
 				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 1), on(19, eventlog.Message, 1), on(20, eventlog.Done, 1), ev(21, eventlog.Left)),
 			},
 			want: end(2),
@@ -302,7 +302,7 @@ func TestCheck(t *testing.T) {
 		"handed over before what was processed, with what only stood in the channel": {
 			logs: []eventlog.Log{
 				script(t, "a", 0, claim(10, 100), on(11, eventlog.Opened, 0), on(12, eventlog.Message, 0), on(13, eventlog.Done, 0), on(14, eventlog.Message, 1),
-					drop(16, eventlog.Released)),
+					drop(16, eventlog.Releasing)),
 				script(t, "b", 0, claim(17, 101), on(18, eventlog.Opened, 2), ev(21, eventlog.Left)),
 			},
 			says: "opened at 2, but a released it when all before 1 was processed",

@@ -68,7 +68,7 @@ func (w *walker) event(e Event) {
 		w.finished(tm, p, e)
 	case Committed:
 		w.commit(tm, p, e)
-	case Released, Lost, Untrusted, Left:
+	case Releasing, Lost, Untrusted, Left:
 		at := e.T
 		if e.Event == Untrusted && e.Since != 0 {
 			at = min(at, e.Since)

@@ -119,7 +119,7 @@ func terms(logs []eventlog.Log) []term {
 			switch e.Event {
 			case eventlog.Claimed:
 				open[*e.Partition] = &term{member: l.Name, partition: *e.Partition, start: e.T}
-			case eventlog.Released, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
+			case eventlog.Releasing, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
 				at := e.T
 				if e.Since != 0 {
 					at = min(at, e.Since)

@@ -107,7 +107,7 @@ func TestBareDeleteAsRelease(t *testing.T) {
 			w.t.Fatal(err)
 		}
 		heir.owns(time.Second, "0")
-		w.within(5*time.Second, "b releases", func() bool { return old.journal.count(eventlog.Released) == 1 })
+		w.within(5*time.Second, "b releases", func() bool { return old.journal.count(eventlog.Releasing) == 1 })
 		time.Sleep(100 * time.Millisecond)
 		o := w.close()
 		o.forgive(overlap)

@@ -70,7 +70,7 @@ func (w *world) read() {
 					continue
 				}
 				w.first[*e.Partition] = e.T
-			case eventlog.Released, eventlog.Lost:
+			case eventlog.Releasing, eventlog.Lost:
 				if e.Partition != nil && w.owner[*e.Partition] == p {
 					delete(w.owner, *e.Partition)
 				}

@@ -191,7 +191,7 @@ func (w *moving) step(m *mover, what string, id int32, at time.Time) {
 			continue
 		}
 		switch what {
-		case "revoked":
+		case "revoking":
 			t.revoked = at
 		case "released": // the line may be written after the next owner has claimed
 			t.released = at

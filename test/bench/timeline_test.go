@@ -43,7 +43,7 @@ var steps = []struct{ event, text string }{
 	{eventlog.Joined, "the member has joined"},
 	{eventlog.Revoking, "a handler is told to finish"},
 	{eventlog.Untrusted, "trust has ended, and with it all work"},
-	{eventlog.Released, "a claim is released"},
+	{eventlog.Releasing, "a claim is released"},
 	{eventlog.Claimed, "the next owner has claimed"},
 	{eventlog.Opened, "it starts to read"},
 	{eventlog.Message, "it is handed its first message"},

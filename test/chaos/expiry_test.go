@@ -138,7 +138,7 @@ func (r robbery) excuse() {
 		case eventlog.Claimed:
 			held[*e.Partition] = e.Session
 			exempt[*e.Partition] = exempt[*e.Partition] || e.Session == r.session && e.T >= r.from
-		case eventlog.Released, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
+		case eventlog.Releasing, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
 			at := cmp.Or(e.Since, e.T)
 			for id, session := range held {
 				if e.Partition != nil && *e.Partition != id {

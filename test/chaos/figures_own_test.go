@@ -32,7 +32,7 @@ func TestFigures(t *testing.T) {
 			"a": {ev(1, eventlog.Claimed, 0), untrusted, ev(31, eventlog.Snapshot, -1), ev(33, eventlog.Claimed, 0)},
 			"b": {
 				ev(2, eventlog.Claimed, 1), ev(15, eventlog.Snapshot, -1), ev(claimed, eventlog.Claimed, 0), ev(31.5, eventlog.Snapshot, -1),
-				ev(32, eventlog.Revoking, 0), ev(32.5, eventlog.Released, 0),
+				ev(32, eventlog.Revoking, 0), ev(32.5, eventlog.Releasing, 0),
 			},
 		} {
 			m := f.enlist(&members.Process{Name: name}, &hand{})

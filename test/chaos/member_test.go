@@ -237,7 +237,7 @@ func (m *member) unstored(woken int64) (list []int32) {
 			done[*e.Partition] = *e.Offset + 1
 		case eventlog.Committed:
 			stored[*e.Partition] = *e.Offset
-		case eventlog.Released, eventlog.Lost: // it does not have it any more
+		case eventlog.Releasing, eventlog.Lost: // it does not have it any more
 			delete(done, *e.Partition)
 		case eventlog.Untrusted:
 			if e.T < woken {

@@ -210,7 +210,7 @@ func (m *member) take(e eventlog.Event) {
 		if own := m.held[*e.Partition]; own != nil && own.first == 0 {
 			own.first = e.T
 		}
-	case eventlog.Released, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
+	case eventlog.Releasing, eventlog.Lost, eventlog.Untrusted, eventlog.Left:
 		at := e.T
 		if e.Event == eventlog.Untrusted && e.Since != 0 {
 			at = min(at, e.Since)

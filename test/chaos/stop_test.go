@@ -124,7 +124,7 @@ func (m *member) revokingAt(at int64) bool {
 		switch e.Event {
 		case eventlog.Revoking:
 			revoking[*e.Partition] = true
-		case eventlog.Released, eventlog.Lost:
+		case eventlog.Releasing, eventlog.Lost:
 			delete(revoking, *e.Partition)
 		case eventlog.Untrusted:
 			clear(revoking)

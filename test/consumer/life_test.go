@@ -56,7 +56,7 @@ func (l *log) count(kind consumer.EventKind) int {
 
 // holds says how many claims a member has.
 func (l *log) holds() int {
-	return l.count(consumer.Claimed) - l.count(consumer.Released) - l.count(consumer.Lost)
+	return l.count(consumer.Claimed) - l.count(consumer.Releasing) - l.count(consumer.Lost)
 }
 
 // Between two calls the claims stand, and nothing is read.

@@ -103,7 +103,7 @@ func TestLinesOfFewPartitions(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		moved := b.owns()[0]
 		wants(t, "another joins", said.take(), 5, `msg=rebalanced reason="member-joined b"`,
-			fmt.Sprintf(`msg=revoked partition=%s next=b reason="member-joined b"`, moved), "msg=released partition="+moved)
+			fmt.Sprintf(`msg=revoking partition=%s next=b reason="member-joined b"`, moved), "msg=released partition="+moved)
 		wants(t, "the other", bSaid.take(), 9, "msg=rebalanced",
 			"msg=claimed partition="+moved, fmt.Sprintf("msg=opened partition=%s offset=5 origin=committed", moved))
 

@@ -53,7 +53,7 @@ func TestCallbacksPanic(t *testing.T) {
 			a.leave()
 			until(t, "b has all", func() bool { return len(b.owns()) == 4 })
 			b.leave()
-			for _, kind := range []consumer.EventKind{consumer.Claimed, consumer.Opened, consumer.Message, consumer.Committed, consumer.Released} {
+			for _, kind := range []consumer.EventKind{consumer.Claimed, consumer.Opened, consumer.Message, consumer.Committed, consumer.Releasing} {
 				if !kinds[kind] {
 					t.Errorf("not told of %s", kind)
 				}

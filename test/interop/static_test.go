@@ -79,7 +79,7 @@ func (s *staticTest) observe(name string, e consumer.Event) {
 		}
 		s.owners[e.Partition] = name
 		s.claims[name]++
-	case consumer.Released, consumer.Lost:
+	case consumer.Releasing, consumer.Lost:
 		delete(s.owners, e.Partition)
 	default:
 	}

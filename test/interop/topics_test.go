@@ -153,7 +153,7 @@ func (c *consuming) observe(e consumer.Event) {
 	switch e.Kind {
 	case consumer.Claimed:
 		c.owned[item] = true
-	case consumer.Released, consumer.Lost:
+	case consumer.Releasing, consumer.Lost:
 		delete(c.owned, item)
 	default:
 	}

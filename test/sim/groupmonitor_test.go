@@ -92,7 +92,7 @@ func (m *monitor) groupMessage(t *term, off int64) {
 	}
 	t.handed = time.Now()
 	switch {
-	case t.over && t.how == ownership.Released:
+	case t.over && t.how == ownership.Releasing:
 		m.violate("S7", "%s is handed %d of p%d after it was released", t.p.id, off, t.part)
 	case t.over:
 		m.late(t)
@@ -125,7 +125,7 @@ func (m *monitor) groupCommitted(t *term, e consumer.Event) {
 	case t.over && e.Since.After(t.ended):
 		m.violate("S4", "%s commits %d of p%d, sent %v after the end (%v)",
 			t.p.id, e.Offset, t.part, e.Since.Sub(t.ended), t.how)
-	case t.over && t.how == ownership.Released:
+	case t.over && t.how == ownership.Releasing:
 		m.violate("S4", "%s released p%d before its commit of %d was answered", t.p.id, t.part, e.Offset)
 	case t.over:
 		m.cov.hit("group: commit sent before the end, answered after it")

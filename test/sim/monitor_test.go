@@ -220,10 +220,10 @@ func (m *monitor) observe(p *process, e ownership.Event) {
 		m.violate("S7", "%s revokes p%d twice", p.id, i)
 	case e.Kind == ownership.Revoking:
 		t.revoking, t.told = true, time.Now()
-	case e.Kind == ownership.Released && state.running[t.part] > 0:
+	case e.Kind == ownership.Releasing && state.running[t.part] > 0:
 		m.violate("S7", "%s released p%d while its handler runs", p.id, i)
 		m.end(t, e.Kind, time.Now())
-	case e.Kind == ownership.Released:
+	case e.Kind == ownership.Releasing:
 		m.end(t, e.Kind, time.Now())
 	case e.Kind == ownership.Lost:
 		m.lost(t, e)

@@ -128,7 +128,7 @@ func ExampleOptions_observer() {
 		Name: "anna",
 		Observer: func(e consumer.Event) {
 			switch e.Kind {
-			case consumer.Claimed, consumer.Released:
+			case consumer.Claimed, consumer.Releasing:
 				fmt.Printf("%s %s-%d\n", e.Kind, e.Topic, e.Partition)
 			case consumer.Opened, consumer.Committed:
 				fmt.Printf("%s %s-%d@%d\n", e.Kind, e.Topic, e.Partition, e.Offset)

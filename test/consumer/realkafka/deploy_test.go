@@ -129,7 +129,7 @@ func (d *deploy) observe(i int, topics []string, e consumer.Event) {
 		}
 		d.unowned = append(d.unowned, now.Sub(st.since))
 		st.owner, st.claimed, st.token = i, true, e.Token
-	case consumer.Released, consumer.Lost:
+	case consumer.Releasing, consumer.Lost:
 		st.claimed, st.since = false, now
 		if e.Kind == consumer.Lost {
 			d.fault("m%d lost %s:%d: %v", i, e.Topic, e.Partition, e.Err)
