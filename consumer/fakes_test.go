@@ -247,8 +247,7 @@ type fakeFetcher struct {
 	first, last int64
 	times       map[time.Time]int64 // the offsets of the first messages that are not older
 	opens       []int64
-	asked       []map[string][]int32 // for ends
-	streams     chan *fakeStream     // each opened one
+	streams     chan *fakeStream // each opened one
 	fail        error
 	cut         *fetch.TruncatedError // what was read under its epoch is not there; nil for no truncation
 	epoch       int32                 // of the batches of streams that are opened, if not 0
@@ -283,16 +282,12 @@ func (f *fakeFetcher) open(_ context.Context, p kiel.Partition, offset int64, le
 	return s, nil
 }
 
-func (f *fakeFetcher) ends(_ context.Context, topics map[string][]int32) map[string]map[int32]int64 {
+func (f *fakeFetcher) ends(_ context.Context, ps []kiel.Partition) map[kiel.Partition]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = append(f.asked, topics)
-	out := map[string]map[int32]int64{}
-	for topic, ids := range topics {
-		out[topic] = map[int32]int64{}
-		for _, id := range ids {
-			out[topic][id] = f.last
-		}
+	out := map[kiel.Partition]int64{}
+	for _, p := range ps {
+		out[p] = f.last
 	}
 	return out
 }

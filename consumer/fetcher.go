@@ -55,8 +55,8 @@ func (f *kafkaFetcher) prepare(ps []kiel.Partition) {
 }
 
 // ends asks the leaders of partitions for their ends. It returns nothing if ctx ends first.
-func (f *kafkaFetcher) ends(ctx context.Context, topics map[string][]int32) map[string]map[int32]int64 {
-	found, _ := kafkaconn.Run(ctx, &f.running, func() (map[string]map[int32]int64, error) { return f.cluster.Ends(topics), nil }, nil)
+func (f *kafkaFetcher) ends(ctx context.Context, ps []kiel.Partition) map[kiel.Partition]int64 {
+	found, _ := kafkaconn.Run(ctx, &f.running, func() (map[kiel.Partition]int64, error) { return f.cluster.Ends(ps), nil }, nil)
 	return found
 }
 

@@ -129,15 +129,14 @@ func (l *shutPartitions) gaveUp(p kiel.Partition) {
 }
 
 // due returns the partitions whose ends are to be read, and those whose committed offsets are not known.
-func (l *shutPartitions) due(now time.Time) (ends map[string][]int32, unknown []kiel.Partition) {
+func (l *shutPartitions) due(now time.Time) (ends, unknown []kiel.Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ends = map[string][]int32{}
 	for p, s := range l.all {
 		if s.since.IsZero() || now.Sub(s.since) < shutLimit || now.Sub(s.endAt) < shutPause/2 {
 			continue
 		}
-		ends[p.Topic] = append(ends[p.Topic], p.ID)
+		ends = append(ends, p)
 		if s.committed() < 0 {
 			unknown = append(unknown, p)
 		}
@@ -146,14 +145,14 @@ func (l *shutPartitions) due(now time.Time) (ends map[string][]int32, unknown []
 }
 
 // answered stores committed offsets that were not known, and ends.
-func (l *shutPartitions) answered(committed map[kiel.Partition]offsets.Stored, ends map[string]map[int32]int64, now time.Time) {
+func (l *shutPartitions) answered(committed map[kiel.Partition]offsets.Stored, ends map[kiel.Partition]int64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p, s := range l.all {
 		if found, ok := committed[p]; ok && found.Err == nil && s.committed() < 0 {
 			s.start = found.Offset
 		}
-		if end, ok := ends[p.Topic][p.ID]; ok && !s.since.IsZero() {
+		if end, ok := ends[p]; ok && !s.since.IsZero() {
 			s.setEnd(end, now)
 		}
 	}
@@ -195,12 +194,12 @@ func (l *shutPartitions) offsets(p kiel.Partition, now time.Time) *status.Offset
 // leaders, until ctx ends. While all are open it asks for nothing. Committed offsets that no opening has read are read once.
 func (m *membership) watchShut(ctx context.Context) {
 	for pause.Sleep(ctx, shutPause) == nil {
-		if topics, unknown := m.shut.due(time.Now()); len(topics) > 0 && m.group.isReachable() {
+		if ends, unknown := m.shut.due(time.Now()); len(ends) > 0 && m.group.isReachable() {
 			var committed map[kiel.Partition]offsets.Stored
 			if len(unknown) > 0 {
 				committed, _ = m.reader.GetAll(ctx, unknown) // the openings report errors of Kafka
 			}
-			m.shut.answered(committed, m.fetcher.ends(ctx, topics), time.Now())
+			m.shut.answered(committed, m.fetcher.ends(ctx, ends), time.Now())
 		}
 	}
 }

@@ -16,9 +16,9 @@ type fetcher interface {
 	open(ctx context.Context, p kiel.Partition, offset int64, leaderEpoch int32) (stream, error)
 	// prepare connects to the leaders of partitions that are to be opened soon, as far as they are known. It does not block.
 	prepare(ps []kiel.Partition)
-	// ends returns the offsets after the last readable messages of partitions, by topic and partition, by one request to each of their
+	// ends returns the offsets after the last readable messages of partitions, by one request to each of their
 	// leaders. Partitions for which there is no answer are missing.
-	ends(ctx context.Context, topics map[string][]int32) map[string]map[int32]int64
+	ends(ctx context.Context, ps []kiel.Partition) map[kiel.Partition]int64
 	// end closes all partitions and connections, and returns when they are closed.
 	end()
 }
