@@ -46,7 +46,7 @@ type handmadeMember struct {
 
 func runHandmade(ctx context.Context, parts []*handmade.Part, userOf func(*handmadeMember) sessionUser) error {
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // as Run and Consume of a Group
+		return nil
 	}
 	m := &handmadeMember{
 		session: newConsumeSession(ctx, ctx, sessions.Kind{}), log: errlog.New(defaultlog.Or(nil)),

@@ -48,6 +48,7 @@ func TestAbortedTransactionsAloneMoveTheOffset(t *testing.T) {
 		end := int64(110) // with the markers
 		until(t, "the offset is stored", func() bool { return r.committed(topic, 0) == end })
 		r.abort(1, 10)
+		time.Sleep(100 * time.Millisecond) // until they have come, and before the next commit
 		quit(a)
 		if at := r.committed(topic, 0); at != end+11 {
 			t.Errorf("stored %d when the member has left, want %d", at, end+11)

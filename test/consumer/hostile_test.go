@@ -113,7 +113,7 @@ func goexit(t *testing.T, sick consumer.Options, name string) {
 
 // Close in a callback waits for itself, until it counts as stuck; the others get what the member has.
 func TestCloseInACallback(t *testing.T) {
-	for _, name := range []string{"Setup", "Cleanup", "Opened", "Message", "Committed", "Claimed", "Revoking", "Released", "interceptor"} {
+	for _, name := range []string{"Setup", "Cleanup", "Opened", "Message", "Committed", "Claimed", "Revoking", "Releasing", "interceptor"} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, 4, func(t *testing.T, r *rig) {
 				var a *member
