@@ -11,7 +11,6 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer/inspect"
-	"github.com/kielgo/kiel/status"
 )
 
 // Run shows members and partitions.
@@ -31,8 +30,8 @@ func (c *describeCmd) Run(a *app) error {
 	if a.Output == "json" {
 		return a.out.json(report)
 	}
-	a.out.line("%s at %s UTC: %d members, %d partitions, %s (%s)", report.Group, clock(report.At, report.At), len(report.Members),
-		len(report.Partitions), verdict(report), sources(report))
+	a.out.line("%s at %s UTC: %d members, %d partitions, %s (%s)", report.Group, inspect.Clock(report.At, report.At), len(report.Members),
+		len(report.Partitions), report.Verdict(), report.Asked())
 	if c.Section != "partitions" {
 		a.out.line("")
 		a.out.members(report)
@@ -53,7 +52,7 @@ func (p printer) members(r *inspect.Report) {
 			where += ":" + strconv.Itoa(m.PID)
 		}
 		if m.Since != nil {
-			joined = clock(*m.Since, r.At)
+			joined = inspect.Clock(*m.Since, r.At)
 		}
 		owned := "-"
 		if m.Owned != nil && len(m.Functions) > 0 && r.Claims {
@@ -75,9 +74,9 @@ func (p printer) partitions(r *inspect.Report, topics []string) {
 		if len(topics) > 0 && !slices.Contains(topics, one.Topic) {
 			continue
 		}
-		owner, at := owned(one), "-"
+		owner, at := one.Holder(), "-"
 		if one.Since != nil {
-			at = clock(*one.Since, r.At)
+			at = inspect.Clock(*one.Since, r.At)
 		}
 		because := ""
 		if one.Reason != nil {
@@ -85,9 +84,9 @@ func (p printer) partitions(r *inspect.Report, topics []string) {
 		}
 		committed, end, waiting, behind := "-", "-", "-", "-"
 		if o := one.Kafka; o != nil {
-			committed, end, waiting = number(o.Committed), number(o.End), number(o.Waiting)
+			committed, end, waiting = inspect.Number(o.Committed), inspect.Number(o.End), inspect.Number(o.Waiting)
 			if o.Oldest != nil {
-				behind = age(*o.Oldest, r.At)
+				behind = inspect.Age(*o.Oldest, r.At)
 			}
 		}
 		rows = append(rows, table.Row{
@@ -95,26 +94,4 @@ func (p printer) partitions(r *inspect.Report, topics []string) {
 		})
 	}
 	p.table(table.Row{"PARTITION", "OWNER", "SINCE", "COMMITTED", "END", "WAIT", "BEHIND", "BEFORE", "BECAUSE"}, rows)
-}
-
-// owned returns who owns a partition, and for whom it is planned if that is another.
-func owned(p inspect.Partition) string {
-	switch {
-	case p.State != status.Owned && p.Planned != "":
-		return "(" + string(p.State) + ", for " + p.Planned + ")"
-	case p.State != status.Owned:
-		return "(" + string(p.State) + ")"
-	case p.Planned != "" && p.Planned != p.Owner:
-		return p.Owner + " -> " + p.Planned
-	default:
-		return p.Owner
-	}
-}
-
-// number returns a number, "-" if it is not known.
-func number(n int64) string {
-	if n < 0 {
-		return "-"
-	}
-	return strconv.FormatInt(n, 10)
 }

@@ -55,7 +55,7 @@ func (c *groupsCmd) Run(a *app) error {
 		behind := "-"
 		switch {
 		case g.Oldest != nil:
-			behind = age(*g.Oldest, now)
+			behind = inspect.Age(*g.Oldest, now)
 		case g.Waiting == 0:
 			behind = "0s"
 		}
@@ -101,15 +101,6 @@ func lineOf(r *inspect.Report) groupLine {
 			g.Oldest = at
 		}
 	}
-	g.Problems = problems(r)
+	g.Problems = r.Problems()
 	return g
-}
-
-func problems(r *inspect.Report) (n int) {
-	for _, f := range r.Findings {
-		if f.Severity == inspect.Problem {
-			n++
-		}
-	}
-	return n
 }

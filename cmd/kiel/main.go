@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/kielgo/kiel/cmd/internal/connect"
+	"github.com/kielgo/kiel/internal/plain"
 )
 
 // Exit codes.
@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: helpWidth, Compact: true}),
 		kong.Help(helpWithExamples),
-		kong.Vars{"version": version()},
+		kong.Vars{"version": connect.Version("kiel")},
 		kong.UsageOnError(),
 	)
 	if err != nil {
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitOK
 	}
 	if err != nil {
-		fmt.Fprintf(errOut, "kiel: %s\nTry 'kiel --help'.\n", clean(err.Error()))
+		fmt.Fprintf(errOut, "kiel: %s\nTry 'kiel --help'.\n", plain.Text(err.Error()))
 		return exitUsage
 	}
 	err = kctx.Run(&app{Context: ctx, sourceFlags: flags.sourceFlags, given: given(kctx), out: newPrinter(out), err: errOut})
@@ -103,13 +103,4 @@ func given(ctx *kong.Context) (flags []string) {
 }
 
 // oneLine returns the text of an error, which may be several that were joined.
-func oneLine(err error) string { return clean(strings.ReplaceAll(err.Error(), "\n", "; ")) }
-
-// version returns the version with which the command was installed.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "kiel (unknown version)"
-	}
-	return fmt.Sprintf("kiel %s (%s)", info.Main.Version, info.GoVersion)
-}
+func oneLine(err error) string { return plain.Text(strings.ReplaceAll(err.Error(), "\n", "; ")) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/consumer/inspect"
+	"github.com/kielgo/kiel/internal/plain"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -240,7 +240,7 @@ func TestHostileNames(t *testing.T) {
 		for _, format := range []string{"text", "json"} {
 			r := w.kiel(append(args, "-o", format)...)
 			for _, c := range r.out + r.err {
-				if c != '\n' && unsafe(c) && c != '…' {
+				if c != '\n' && plain.Hidden(c) && c != '…' {
 					t.Errorf("%v -o %s prints %q", args, format, c)
 					break
 				}
@@ -316,19 +316,6 @@ func TestHelpTeaches(t *testing.T) {
 		}
 	}
 	command(t.Context(), "--version").wants(t, exitOK, "kiel ")
-}
-
-func TestClean(t *testing.T) {
-	for in, want := range map[string]string{
-		"orders:0 größe": "orders:0 größe", "a\x1b[2J": `a\u001b[2J`, "a\u009bb": `a\u009bb`, "\u202eb": `\u202eb`, "a\nb": `a\u000ab`, "\U000e0041": `\udb40\udc41`, "\xff": `\ufffd`,
-	} {
-		if got := clean(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
-		if got, err := fmt.Sprint(in), json.Unmarshal(fmt.Appendf(nil, `"%s"`, clean(in)), new(string)); err != nil {
-			t.Errorf("%q: no JSON: %v", got, err)
-		}
-	}
 }
 
 // A command is copied from the terminal: it stays in one line, with its spaces.

@@ -6,12 +6,12 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/kielgo/kiel/internal/plain"
 )
 
 const page = 80 // columns
@@ -42,7 +42,7 @@ func (p printer) paint(s string, colours ...text.Color) string {
 
 // line prints one line, of which the arguments may be anybody's texts.
 func (p printer) line(format string, args ...any) {
-	fmt.Fprintln(p.w, clean(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(p.w, plain.Text(fmt.Sprintf(format, args...)))
 }
 
 // json prints a value. What a terminal would obey is escaped, as in texts.
@@ -53,7 +53,7 @@ func (p printer) json(v any) error {
 	}
 	lines := strings.Split(string(data), "\n")
 	for i := range lines {
-		lines[i] = clean(lines[i])
+		lines[i] = plain.Text(lines[i])
 	}
 	_, err = fmt.Fprintln(p.w, strings.Join(lines, "\n"))
 	return err
@@ -70,65 +70,13 @@ func (p printer) table(header table.Row, rows []table.Row) {
 	for _, row := range rows {
 		for i, cell := range row {
 			if s, ok := cell.(string); ok {
-				row[i] = clean(s)
+				row[i] = plain.Text(s)
 			}
 		}
 		t.AppendRow(row)
 	}
 	for line := range strings.SplitSeq(t.Render(), "\n") {
 		fmt.Fprintln(p.w, strings.TrimRight(line, " "))
-	}
-}
-
-// clean returns a text without anything that a terminal obeys or hides: such characters become \uXXXX, as in JSON.
-func clean(s string) string {
-	if !strings.ContainsFunc(s, unsafe) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case !unsafe(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-func unsafe(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
-
-// clock returns a moment as texts have it: the time of day, with the day if it is not that of now.
-func clock(at, now time.Time) string {
-	at, now = at.UTC(), now.UTC()
-	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return at.Format(time.TimeOnly)
-	}
-	return at.Format(time.DateTime)
-}
-
-// since returns " since …", "" if it is not known.
-func since(at *time.Time, now time.Time) string {
-	if at == nil {
-		return ""
-	}
-	return " since " + clock(*at, now)
-}
-
-// age returns how old a moment is, in two units.
-func age(at, now time.Time) string {
-	switch d := max(now.Sub(at), 0); {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours())/24)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer/inspect"
-	"github.com/kielgo/kiel/status"
 )
 
 // Run prints changes, one a line, until the process is told to stop.
@@ -34,36 +33,7 @@ func (c *watchCmd) Run(a *app) error {
 			a.out.line("%s", line)
 			return
 		}
-		a.out.line("%s %s", clock(change.At, time.Now()), said(change))
+		a.out.line("%s %s", inspect.Clock(change.At, time.Now()), change)
 	})
 	return errors.Join(err, failed)
-}
-
-// said returns a change as text.
-func said(c inspect.Change) string {
-	because := ""
-	if c.Reason != nil {
-		because = " (" + c.Reason.String() + ")"
-	}
-	switch c.Kind {
-	case inspect.MemberJoined:
-		return c.Member + " joined"
-	case inspect.MemberGone:
-		how := ""
-		if c.Reason != nil && c.Reason.Code == status.MemberLeft {
-			how = " (left in order)"
-		} else if c.Reason != nil && c.Reason.Code == status.MemberGone {
-			how = " (did not leave, or the others saw it late)"
-		}
-		return fmt.Sprintf("%s gone%s, it had %d partitions", c.Member, how, c.Owned)
-	case inspect.Claimed:
-		if c.From == "" || c.From == c.To {
-			return c.Partition + " claimed by " + c.To + because
-		}
-		return c.Partition + " " + c.From + " -> " + c.To + because
-	case inspect.Blocked:
-		return c.Partition + " has a znode without a session in the claim's place (kiel release shows it)"
-	default:
-		return c.Partition + " has no owner, before " + c.From
-	}
 }

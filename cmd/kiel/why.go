@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer/inspect"
-	"github.com/kielgo/kiel/status"
 )
 
 // whyAnswer is the JSON of why.
@@ -51,48 +49,13 @@ func (c *whyCmd) Run(a *app) error {
 }
 
 func (p printer) why(w *whyAnswer, r *inspect.Report) {
-	one := w.Partition
-	first := "no owner"
-	if one.State == status.Owned {
-		first = fmt.Sprintf("owner %s%s (token %d)", one.Owner, since(one.Since, r.At), one.Token)
-	} else if one.State != status.Free {
-		first = "no owner: " + string(one.State) + since(one.Since, r.At)
-	}
-	if one.Previous != "" {
-		first += ", before " + one.Previous
-	}
-	if one.Reason != nil {
-		first += ", because " + one.Reason.String()
-	}
-	if one.Planned != "" {
-		first += "; planned for " + one.Planned
-	}
-	p.line("%s", first)
-	if one.WaitsFor != "" {
-		p.line("%s says that it waits for %s", cmp.Or(one.Owner, one.Planned), one.WaitsFor)
-	}
-	if o := one.Kafka; o != nil {
-		second := fmt.Sprintf("committed %s of %s, %s behind", number(o.Committed), number(o.End), number(o.Waiting))
-		if o.Oldest != nil {
-			second += fmt.Sprintf(" (%s)", age(*o.Oldest, r.At))
-		}
-		if o.Token > 0 && o.Token != one.Token {
-			second += fmt.Sprintf("; by an owner before, with token %d", o.Token)
-		}
-		if o.Error != "" {
-			second += "; " + o.Error
-		}
-		p.line("%s", second)
-		if own := one.Offsets; own != nil {
-			p.line("handler at %s, marked %s, takes no message since %.1f s", number(own.Position), number(own.Marked), own.Stalled)
-		}
-	} else {
-		p.line("offsets are not known: Kafka %s", r.Kafka.State)
+	for _, line := range w.Partition.Why(r) {
+		p.line("%s", line)
 	}
 	for _, f := range w.Findings {
 		if strings.HasPrefix(f.Command, "kiel why ") {
 			f.Command = "" // this one
 		}
-		p.finding(f, r, len(about(f)))
+		p.finding(f, r, len(f.About()))
 	}
 }

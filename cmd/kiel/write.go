@@ -44,7 +44,7 @@ func (c *releaseCmd) Run(a *app) error {
 		return fmt.Errorf("nothing is in the place of the claim of %s: any member may claim it", tp)
 	case !b.Persistent:
 		return fmt.Errorf("not released: %s belongs to session %s (owner %q%s) and goes with it; end the process that has the session: "+
-			"the servers' command cons, or a member's log (session_id), says which", b.Path, b.Session, b.Owner, since(b.Since, time.Now()))
+			"the servers' command cons, or a member's log (session_id), says which", b.Path, b.Session, b.Owner, inspect.Since(b.Since, time.Now()))
 	case b.Children > 0:
 		return fmt.Errorf("not released: %s has %d children, so no claim was ever there; delete it by zkCli's deleteall", b.Path, b.Children)
 	}
@@ -60,7 +60,7 @@ func (c *releaseCmd) Run(a *app) error {
 		a.out.line("deleted %s; the member that is to own %s claims it within a session timeout", b.Path, tp)
 		return nil
 	}
-	a.out.line("would delete %s: persistent, made%s, names %q", b.Path, since(b.Since, time.Now()), b.Owner)
+	a.out.line("would delete %s: persistent, made%s, names %q", b.Path, inspect.Since(b.Since, time.Now()), b.Owner)
 	a.out.line("Make sure that nobody works on %s because of it. Then repeat with --yes.", tp)
 	return nil
 }
@@ -136,7 +136,7 @@ func (c *offsetsShowCmd) Run(a *app) error {
 		}
 		behind, by := "-", "not kiel"
 		if o.Oldest != nil {
-			behind = age(*o.Oldest, report.At)
+			behind = inspect.Age(*o.Oldest, report.At)
 		}
 		switch {
 		case o.Committed < 0:
@@ -149,7 +149,7 @@ func (c *offsetsShowCmd) Run(a *app) error {
 			by = "a reset"
 		}
 		id := kiel.Partition{Topic: p.Topic, ID: p.Partition.Partition}.String()
-		rows = append(rows, table.Row{id, number(o.Committed), number(o.End), number(o.Waiting), behind, by, o.Error})
+		rows = append(rows, table.Row{id, inspect.Number(o.Committed), inspect.Number(o.End), inspect.Number(o.Waiting), behind, by, o.Error})
 	}
 	a.out.table(table.Row{"PARTITION", "COMMITTED", "END", "WAIT", "BEHIND", "COMMITTED BY", ""}, rows)
 	return nil
@@ -184,7 +184,7 @@ func (c *offsetsResetCmd) Run(a *app) error {
 	rows := make([]table.Row, len(result.Partitions))
 	for i, p := range result.Partitions {
 		id := kiel.Partition{Topic: result.Topic, ID: p.Partition}.String()
-		rows[i] = table.Row{id, number(p.Start), number(p.End), number(p.From), number(p.To), p.Error}
+		rows[i] = table.Row{id, inspect.Number(p.Start), inspect.Number(p.End), inspect.Number(p.From), inspect.Number(p.To), p.Error}
 	}
 	a.out.table(table.Row{"PARTITION", "START", "END", "STORED", "NEW", ""}, rows)
 	switch {
