@@ -20,6 +20,9 @@
 // looks, and older in the second. So no verdict needs a limit that a user has to choose. If messages wait and neither the committed offset
 // nor the end has moved, only the member can say whether its handler goes on. If it does not say, that is a finding, too ([ProgressUnknown]).
 //
+// A [Series] looks again and again, for somebody who watches: it reads ZooKeeper only when something has changed, and compares each look with
+// an earlier one. Package page shows it in browsers.
+//
 // # Guarantees
 //
 //   - Look writes nothing, to ZooKeeper or to Kafka, and is no member of the group. Nothing in a group is done for it before it asks.

@@ -56,6 +56,14 @@ type look struct {
 	alone    *glance // what Kafka has of the group if ZooKeeper has not answered
 }
 
+func newLook(in *Inspector, group string, opts Options) *look {
+	return &look{in: in, opts: opts, group: group, flags: in.from.Flags, first: map[kiel.Partition]Partition{}, told: map[kiel.Partition]bool{}, report: &Report{
+		Version: Version, Group: group, Window: opts.Window.Seconds(), Chroot: in.chroot(),
+		ZooKeeper: Source{State: NotAsked}, Kafka: Source{State: NotAsked}, Members: []status.Member{}, Partitions: []Partition{},
+		Disagreements: []status.Disagreement{}, Findings: []Finding{},
+	}}
+}
+
 // glance is one look at Kafka.
 type glance struct {
 	at     time.Time
@@ -94,11 +102,7 @@ func (in *Inspector) Look(ctx context.Context, group string, opts Options) (*Rep
 	if err := kiel.CheckGroup(group); err != nil {
 		return nil, operr.New(pkg, "look at group", "", err)
 	}
-	l := &look{in: in, opts: opts, group: group, flags: in.from.Flags, first: map[kiel.Partition]Partition{}, told: map[kiel.Partition]bool{}, report: &Report{
-		Version: Version, Group: group, Window: opts.Window.Seconds(), Chroot: in.chroot(),
-		ZooKeeper: Source{State: NotAsked}, Kafka: Source{State: NotAsked}, Members: []status.Member{}, Partitions: []Partition{},
-		Disagreements: []status.Disagreement{}, Findings: []Finding{},
-	}}
+	l := newLook(in, group, opts)
 	zkAt := l.zooKeeper(ctx)
 	if opts.Window > 0 && l.report.ZooKeeper.State == OK {
 		for _, p := range l.report.Partitions {

@@ -20,11 +20,12 @@ type byMember struct {
 func (l *look) findPartitions() {
 	groups := map[byMember][]Partition{}
 	unknown, why := []string{}, ""
-	for _, p := range l.report.Partitions {
+	for i, p := range l.report.Partitions {
 		if l.unknown(p) {
 			unknown, why = append(unknown, id(p).String()), cmp.Or(why, p.Kafka.Error, "no leader answers")
 		}
 		if kind := l.judge(p); kind != "" {
+			l.report.Partitions[i].Fault = kind
 			key := byMember{kind, cmp.Or(p.Owner, p.Planned)}
 			if kind == OtherTree {
 				key.member = "" // one finding of all members

@@ -32,6 +32,9 @@ type Report struct {
 	Partitions    []Partition           `json:"partitions"` // sorted by topic and number
 	Disagreements []status.Disagreement `json:"disagreements"`
 	Findings      []Finding             `json:"findings"` // the worst first
+
+	// Changes are what is different from the look before, in a Series alone. In its first look all members and claims are new.
+	Changes []Change `json:"-"`
 }
 
 // Source says how a source has answered.
@@ -63,6 +66,7 @@ type Server struct {
 type Partition struct {
 	status.Partition
 	Kafka *Offsets `json:"kafka,omitempty"` // nil if Kafka was not asked, or did not answer
+	Fault Kind     `json:"fault,omitempty"` // of the Finding that its state and its offsets make; other findings may name it, too
 }
 
 // Offsets are what Kafka has about a partition of a group. An offset or a number that is not known is -1.

@@ -13,11 +13,16 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// askMembers asks the members, and takes over what each knows of the partitions that are its own, or planned for it.
+// askMembers asks the members what each knows of the partitions that are its own, or planned for it.
 func (l *look) askMembers(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.in.from.Wait, errLate)
 	defer cancel()
 	l.said, l.report.Answers = l.in.asker.ask(ctx, l.group, l.report.Members)
+	l.takeOver()
+}
+
+// takeOver puts into the report what each member has said of the partitions that are its own, or planned for it.
+func (l *look) takeOver() {
 	type of struct {
 		topic  string
 		id     int32

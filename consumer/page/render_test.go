@@ -1,0 +1,254 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/inspect"
+	"github.com/kielgo/kiel/status"
+)
+
+func handlerFor(t *testing.T) *Handler {
+	t.Helper()
+	h, err := New("g", inspect.Sources{Servers: []string{"localhost:2181"}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// shown renders the page of a report in a view.
+func shown(t *testing.T, r *inspect.Report, v view) string {
+	t.Helper()
+	r.ZooKeeper.State, r.Claims = inspect.OK, true
+	if r.At.IsZero() {
+		r.At = time.Date(2026, 3, 14, 3, 14, 9, 0, time.UTC)
+	}
+	s := newSnapshot(handlerFor(t), newState().next(r, nil))
+	body, err := s.page(v, r.At)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// Whatever names and texts others have written, they are shown as text, and turn nothing around.
+func TestHostileTexts(t *testing.T) {
+	const evil = `"><script>alert(1)</script><img src=x onerror=alert(2)>'` + "\u202e\u009b31m\x00 {{.}} \xff javascript:alert(3)"
+	at := time.Date(2026, 3, 14, 3, 14, 0, 0, time.UTC)
+	reason := status.NewReason(status.MemberGone, evil)
+	r := &inspect.Report{
+		Group:   evil,
+		Members: []status.Member{{Name: evil, Host: evil, Functions: []string{evil}, Since: &at}},
+		Partitions: []inspect.Partition{{
+			Partition: status.Partition{Topic: evil, State: status.Owned, Owner: evil, Previous: "x" + evil, Reason: &reason, Since: &at},
+			Kafka:     &inspect.Offsets{Committed: 1, End: 2, Waiting: 1, Error: evil},
+		}},
+		Findings: []inspect.Finding{{
+			Kind: inspect.Kind(evil), Severity: inspect.Problem, Objects: []string{evil, evil}, Member: evil, Text: evil, Do: evil, Command: evil, Runbook: evil, Since: &at,
+		}},
+		Answers: []inspect.Answer{{Member: evil, State: inspect.Failed, Error: evil}},
+		Changes: []inspect.Change{{At: at, Kind: inspect.MemberGone, Member: evil}, {At: at, Kind: inspect.Claimed, Partition: evil, From: evil, To: "y", Reason: &reason}},
+	}
+	r.Kafka = inspect.Source{State: inspect.Failed, Error: evil, Missed: []string{evil}}
+	for _, v := range []view{{}, {table: true}, {query: evil}, {partition: "orders:0", query: "alert"}} {
+		body := shown(t, r, v)
+		for _, bad := range []string{"<script>", "<img", "onerror=alert(2)>\"", "href=\"javascript:"} {
+			if strings.Contains(body, bad) {
+				t.Errorf("%+v: the page has %q", v, bad)
+			}
+		}
+		for _, c := range body {
+			if c != '\n' && !unicode.IsPrint(c) {
+				t.Errorf("%+v: the page has %q", v, c)
+				break
+			}
+		}
+		if !strings.Contains(body, `\u202e`) || !strings.Contains(body, "&lt;script&gt;") {
+			t.Errorf("%+v: nothing is shown of it", v)
+		}
+	}
+	s := newSnapshot(handlerFor(t), newState().next(nil, errors.New(evil)))
+	events, _, err := s.news(view{}, nil, at)
+	if err != nil || strings.Contains(string(events), "<script") || strings.Contains(string(events), "\u202e") || strings.Count(string(events), "\n\n") != len(parts())+1 {
+		t.Errorf("%v: %s", err, events)
+	}
+}
+
+// group makes a report with so many partitions, of which each hundredth has a fault.
+func group(n int) *inspect.Report {
+	r := &inspect.Report{Members: []status.Member{{Name: "c1"}}}
+	for i := range n {
+		p := inspect.Partition{Partition: status.Partition{Topic: "t", Partition: int32(i), State: status.Owned, Owner: "c1"}}
+		if i%100 == 7 {
+			p.Fault = inspect.StandsStill
+		}
+		r.Partitions = append(r.Partitions, p)
+	}
+	return r
+}
+
+// Of a large group those are shown that something is wrong with, and those that are searched, up to a bound.
+func TestLargeGroup(t *testing.T) {
+	for _, tc := range []struct {
+		n     int
+		query string
+		cells int
+	}{{2000, "", 2000}, {5000, "", 50}, {5000, "t:12", 111}, {5000, "t:", 500}, {9999, "c1", 500}, {60, "nothing", 0}} {
+		body := shown(t, group(tc.n), view{query: tc.query})
+		if got := strings.Count(body, `class="cell `); got != tc.cells {
+			t.Errorf("%d partitions, search %q: %d cells, want %d", tc.n, tc.query, got, tc.cells)
+		}
+		if rows := strings.Count(shown(t, group(tc.n), view{query: tc.query, table: true}), `<th scope="row"><a`); rows != tc.cells {
+			t.Errorf("%d partitions, search %q: %d rows, want %d", tc.n, tc.query, rows, tc.cells)
+		}
+	}
+	if body := shown(t, group(5000), view{query: "t:"}); !strings.Contains(body, "and 4500 more") {
+		t.Error("it does not say that there are more")
+	}
+	r := group(20000)
+	r.Partitions[0].Owner = ""
+	s := newState().next(r, nil)
+	r.ZooKeeper.State, r.Claims = inspect.OK, false
+	s.kept = r
+	if body := string(must(newSnapshot(handlerFor(t), s).page(view{}, r.At))); !strings.Contains(body, "too many to read who owns them") {
+		t.Error("it does not say that claims were not read")
+	}
+}
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// What a partition looks like says who owns it, whether it moved, and whether something is wrong.
+func TestCells(t *testing.T) {
+	at := time.Date(2026, 3, 14, 3, 14, 9, 0, time.UTC)
+	long, now := at.Add(-time.Hour), at.Add(-time.Minute)
+	oldest := at.Add(-90 * time.Second)
+	owned := func(i int32, owner, previous string, since *time.Time) inspect.Partition {
+		return inspect.Partition{Partition: status.Partition{Topic: "orders", Partition: i, State: status.Owned, Owner: owner, Previous: previous, Since: since}, Kafka: &inspect.Offsets{}}
+	}
+	r := &inspect.Report{At: at, Members: []status.Member{{Name: "c1"}, {Name: "c2"}}, Partitions: []inspect.Partition{
+		owned(0, "c1", "c3", &long), owned(1, "c2", "c3", &now), owned(2, "c2", "", &now),
+		{Partition: status.Partition{Topic: "orders", Partition: 3, State: status.Free}},
+		{Partition: status.Partition{Topic: "orders", Partition: 4, State: status.Blocked}},
+	}}
+	r.Partitions[2].Fault = inspect.StandsStill
+	r.Partitions[2].Kafka = &inspect.Offsets{Waiting: 291, Oldest: &oldest}
+	body := shown(t, r, view{})
+	for _, want := range []string{
+		`<a class="cell o0" href="?partition=orders%3A0#partition" aria-label="orders:0, owner c1, 0 wait"><b>0 A</b><span>0s</span></a>`,
+		`<a class="cell o1 moved" href="?partition=orders%3A1#partition" aria-label="orders:1, owner c2, moved from c3 since 03:13:09, 0 wait"><b>1 B</b><span>0s</span></a>`,
+		`<a class="cell o1 bad" href="?partition=orders%3A2#partition" aria-label="orders:2, owner c2, stands still, 291 wait"><b>2 B !</b><span>1m30s</span></a>`,
+		`<a class="cell nobody" href="?partition=orders%3A3#partition" aria-label="orders:3, no owner"><b>3 –</b><span>?</span></a>`,
+		`<a class="cell nobody bad" href="?partition=orders%3A4#partition" aria-label="orders:4, no owner: blocked, persistent claim"><b>4 –  !</b><span>?</span></a>`,
+	} {
+		if !strings.Contains(body, strings.ReplaceAll(want, "–  !", "– !")) {
+			t.Errorf("no %s in %s", want, body)
+		}
+	}
+}
+
+// A name keeps its letter while others come and go, and for an hour after it has gone.
+func TestLetters(t *testing.T) {
+	l, at := letters{}, time.Now()
+	see := func(names ...string) (got string) {
+		r := &inspect.Report{}
+		for _, n := range names {
+			r.Members = append(r.Members, status.Member{Name: n})
+		}
+		l.assign(r, at)
+		for _, n := range names {
+			got += letterOf(l[n].number)
+		}
+		return got
+	}
+	for _, tc := range []struct {
+		names []string
+		after time.Duration
+		want  string
+	}{
+		{[]string{"b", "c"}, 0, "AB"},
+		{[]string{"a", "c"}, time.Minute, "CB"},
+		{[]string{"a", "b"}, time.Minute, "CA"},
+		{[]string{"a", "b", "d"}, 2 * time.Hour, "ABC"},
+	} {
+		at = at.Add(tc.after)
+		if tc.after > keepLetter {
+			see("a", "b")
+		}
+		if got := see(tc.names...); tc.after < keepLetter && got != tc.want {
+			t.Errorf("%v: %s, want %s", tc.names, got, tc.want)
+		}
+	}
+	for n, want := range map[int]string{0: "A", 25: "Z", 26: "AA", 51: "AZ", 52: "BA", 701: "ZZ", 702: "AAA"} {
+		if got := letterOf(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// What changes together is one line, the newest first, and lines are bounded.
+func TestChangesTogether(t *testing.T) {
+	at := time.Date(2026, 3, 14, 3, 12, 4, 0, time.UTC)
+	reason := status.NewReason(status.MemberGone, "c3")
+	var h history
+	h.add([]inspect.Change{
+		{At: at.Add(-time.Hour), Kind: inspect.MemberJoined, Member: "c1"},
+		{At: at.Add(-time.Hour).Add(time.Second), Kind: inspect.MemberJoined, Member: "c2"},
+		{At: at, Kind: inspect.Claimed, Partition: "orders:0", From: "c3", To: "c1", Reason: &reason},
+		{At: at.Add(time.Second), Kind: inspect.Claimed, Partition: "orders:1", From: "c3", To: "c2", Reason: &reason},
+		{At: at.Add(time.Minute), Kind: inspect.Freed, Partition: "orders:4", From: "c2"},
+	})
+	h.add([]inspect.Change{{At: at.Add(2 * time.Second), Kind: inspect.Claimed, Partition: "orders:2", From: "c3", To: "c2", Reason: &reason}})
+	var got []string
+	for _, c := range h.newest() {
+		got = append(got, c.first.Format(time.TimeOnly)+" "+c.String())
+	}
+	want := "03:13:04 orders:4 has no owner, before c2\n" +
+		"03:12:04 3 partitions claimed (member-gone c3): orders:0 c3 -> c1, orders:1 c3 -> c2, orders:2 c3 -> c2\n" +
+		"02:12:04 c1, c2 joined"
+	if text := strings.Join(got, "\n"); text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	for i := range 10000 {
+		h.add([]inspect.Change{{At: at.Add(time.Duration(i) * time.Hour), Kind: inspect.MemberGone, Member: fmt.Sprint("m", i)}})
+	}
+	if n := len(h.newest()); n != maxRows {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func TestViews(t *testing.T) {
+	for in, want := range map[string]view{
+		"":                                     {},
+		"view=table&q=+a+&partition=orders:-7": {table: true, query: "a"},
+		"view=x&partition=orders:7":            {partition: "orders:7"},
+		"q=" + strings.Repeat("x", 200):        {query: strings.Repeat("x", 100)},
+		"q=%ff%fe":                             {},
+	} {
+		q, err := url.ParseQuery(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := viewOf(q); got != want {
+			t.Errorf("%s: %+v, want %+v", in, got, want)
+		}
+	}
+	v := view{table: true, query: "a&b", partition: kiel.Partition{Topic: "t", ID: 3}.String()}
+	if got := v.link("events"); got != "events?partition=t%3A3&q=a%26b&view=table" {
+		t.Error(got)
+	}
+	if got := (view{}).link(""); got != "./" {
+		t.Error(got)
+	}
+}
