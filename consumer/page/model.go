@@ -71,14 +71,8 @@ func newModel(group string, s *seen) *model {
 		m.Findings = m.cards()
 		m.Blind = blind(r)
 	}
+	m.Changes = changeRows(s)
 	m.Title = m.Verdict + " · " + group + " · kiel"
-	for _, c := range s.changes {
-		row := changeRow{At: c.first, AtText: inspect.Clock(c.first, s.at), Text: c.String()}
-		if d := c.last.Sub(c.first); c.count > 1 && d > 0 {
-			row.Duration = fmt.Sprintf("in %.1fs", d.Seconds())
-		}
-		m.Changes = append(m.Changes, row)
-	}
 	if k := s.kept; k != nil {
 		if k != r {
 			m.Old = inspect.Clock(k.At, s.at)
@@ -88,6 +82,17 @@ func newModel(group string, s *seen) *model {
 		m.Facts, m.Members = m.facts(), m.members()
 	}
 	return m
+}
+
+func changeRows(s *seen) (rows []changeRow) {
+	for _, c := range s.changes {
+		row := changeRow{At: c.first, AtText: inspect.Clock(c.first, s.at), Text: c.String()}
+		if d := c.last.Sub(c.first); c.count > 1 && d >= 100*time.Millisecond {
+			row.Duration = fmt.Sprintf("in %.1fs", d.Seconds())
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // lead returns what is to be read first: the first problem, or that there is none.
@@ -283,6 +288,9 @@ func (m *model) facts() (facts []fact) {
 		}{{"ZooKeeper", r.ZooKeeper}, {"Kafka", r.Kafka}} {
 			facts = append(facts, fact{Name: s.name, Value: words(inspect.Kind(s.is.State)), Bad: s.is.State == inspect.Failed})
 		}
+	}
+	if len(m.Changes) > 0 {
+		facts = append(facts, fact{Name: "last change", Value: m.Changes[0].AtText})
 	}
 	return facts
 }

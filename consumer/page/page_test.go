@@ -172,7 +172,7 @@ func TestPage(t *testing.T) {
 		wants(t, w.get("/?view=table"), http.StatusOK, "<th scope=\"col\">because</th>", "as a grid")
 		wants(t, w.get("/?partition=orders:1"), http.StatusOK, `id="partition"`, "no owner")
 		wants(t, w.get("/?partition=orders:7"), http.StatusOK, "orders:7 is not in the group")
-		wants(t, w.get("/?q=orders:1"), http.StatusOK, `value="orders:1"`, `aria-label="orders:1,`)
+		wants(t, w.get("/?q=orders:1"), http.StatusOK, `value="orders:1"`, `title="orders:1,`)
 		wants(t, w.get("/none"), http.StatusNotFound)
 	})
 }
