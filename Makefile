@@ -26,8 +26,9 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## a group at work, on embedded servers, in under a minute
-	@go run ./cmd/demo-consumer
+demo: ## a group at work, on embedded servers, in under a minute; make demo KEEP=1 keeps one to watch as a page
+	@echo 'building the demo; the first time that takes a minute …' >&2
+	@go run ./cmd/demo-consumer $(if $(KEEP),--keep)
 
 .PHONY: test
 test: setup ## all tests, on real servers, some 20 minutes on 2 cores; out/runtests --help tells more

@@ -17,6 +17,7 @@ const (
 	description = `Shares the partitions of Kafka topics among the members of a group that meet in ZooKeeper. Without a command it plays a narrated scenario on embedded servers: no ZooKeeper, Kafka, Java or Docker needed.`
 	examples    = `Examples:
   demo-consumer                           the narrated scenario, under a minute
+  demo-consumer --keep                    and then a group to watch as a page
   demo-consumer servers                   an embedded ZooKeeper and Kafka
   demo-consumer consume --print value     a member; start some, in terminals
   demo-consumer produce --rate 20 --count 1000
@@ -31,10 +32,12 @@ Exit codes: 0 all well; 1 failed (demo: lost or owned twice); 2 bad usage.
 
 // cli is the command line.
 type cli struct {
-	Demo    demoCmd    `cmd:"" default:"1" help:"Play the narrated scenario on embedded servers (the default)."`
+	Demo    demoCmd    `cmd:"" default:"withargs" help:"Play the narrated scenario on embedded servers (the default)."`
 	Produce produceCmd `cmd:"" help:"Write messages to a topic: lines of a file, or made-up orders."`
 	Consume consumeCmd `cmd:"" help:"Be one member of a group and consume."`
 	Servers serversCmd `cmd:"" help:"Run the embedded ZooKeeper and Kafka until stopped."`
+
+	Version kong.VersionFlag `help:"Show the version."`
 }
 
 type produceCmd struct {
@@ -65,7 +68,8 @@ type consumeCmd struct {
 	MaxTimeout     time.Duration `default:"40s" name:"max-session-timeout" env:"KIEL_MAX_SESSION_TIMEOUT" help:"The longest session timeout that the servers grant, or that any member of the group asks for (${default}): a member waits that long for a dead one of its name."`
 	From           string        `default:"earliest" enum:"earliest,latest" env:"KIEL_FROM" help:"Where a partition without a committed offset starts: ${enum} (${default})."`
 	Print          string        `default:"none" enum:"none,value,json" env:"KIEL_PRINT" help:"What to print of each message: ${enum} (${default})."`
-	Metrics        string        `env:"KIEL_METRICS" placeholder:"HOST:PORT" help:"Serve at this address: Prometheus metrics under /metrics, probes under /healthz and /readyz, the group under /status. Whoever reaches it may see the group's names."`
+	Metrics        string        `env:"KIEL_METRICS" placeholder:"HOST:PORT" help:"Serve at this address: the group as a page under /page/, Prometheus metrics under /metrics, probes under /healthz and /readyz, the group as JSON under /status, with --hang-on profiles under /debug/pprof/. Whoever reaches it may see the group's names."`
+	AskMembers     string        `default:"none" enum:"none,others,local" env:"KIEL_ASK_MEMBERS" help:"Whom the page asks for their /status: ${enum} (${default}); local: also those at loopback and link-local addresses. ZooKeeper names the addresses: who may write there chooses whom this process asks."`
 	Events         string        `env:"KIEL_EVENTS" placeholder:"FILE" help:"Write everything that happens to FILE, one JSON object a line; a new or empty file for each process."`
 	Work           time.Duration `default:"0s" env:"KIEL_WORK" help:"How long handling a message takes (${default}); to see what slow handlers do."`
 	Verbose        bool          `short:"v" env:"KIEL_VERBOSE" help:"Log protocol steps too."`
@@ -82,7 +86,9 @@ type serversCmd struct {
 }
 
 type demoCmd struct {
-	Verbose bool `short:"v" env:"KIEL_VERBOSE" help:"Log what the members do too."`
+	Keep    bool   `env:"KIEL_KEEP" help:"Keep a group running after the scenario, with its page, until stopped."`
+	Page    string `default:"localhost:0" env:"KIEL_PAGE" placeholder:"HOST:PORT" help:"With --keep: where to serve the page (${default}: any free port)."`
+	Verbose bool   `short:"v" env:"KIEL_VERBOSE" help:"Log what the members do too."`
 }
 
 // helpWithExamples prints kong's help and, for the whole program, examples.

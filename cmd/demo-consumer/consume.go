@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"sync"
 	"syscall"
@@ -22,6 +23,8 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/consumer/inspect"
+	"github.com/kielgo/kiel/consumer/page"
 	"github.com/kielgo/kiel/health"
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/internal/pause"
@@ -54,12 +57,18 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	if err != nil {
 		return err
 	}
-	stopServing, err := c.serveHTTP(rc, registry, group, logger)
+	sources := inspect.Sources{
+		Servers: servers, Session: opts, Brokers: c.Kafka, Config: config, Members: c.AskMembers != "none", Local: c.AskMembers == "local",
+	}
+	stopServing, err := c.serveHTTP(rc, registry, group, sources, logger)
 	if err != nil {
 		return err
 	}
 	defer stopServing()
-	return c.runGroup(rc, zk, group, done, logger)
+	if err = c.runGroup(rc, zk, group, done, logger); errors.Is(err, sarama.ErrOutOfBrokers) {
+		err = kafkaError(c.Kafka, err)
+	}
+	return err
 }
 
 // newGroup makes the group, and its session; for a static member that is nil, since its group runs it. The flags set the options that
@@ -137,10 +146,10 @@ func (c *consumeCmd) runGroup(
 	reading, unread := context.WithCancel(ctx)
 	defer unread()
 	out := &printer{format: c.Print, w: bufio.NewWriter(rc.out), unread: unread}
-	err := c.consume(reading, rc, group, &handler{work: c.Work, failOn: []byte(c.FailOn), hangOn: []byte(c.HangOn), out: out, done: done})
+	err := c.consume(reading, group, logger, &handler{work: c.Work, failOn: []byte(c.FailOn), hangOn: []byte(c.HangOn), out: out, done: done})
 	err = errors.Join(err, group.Close())
 	if reading.Err() != nil && ctx.Err() == nil {
-		fmt.Fprintln(rc.err, "nobody reads the output any more: left the group")
+		logger.WarnContext(ctx, "nobody reads the output any more: left the group")
 	}
 	fatal := context.Cause(ctx)
 	cancel(nil)
@@ -152,7 +161,7 @@ func (c *consumeCmd) runGroup(
 }
 
 // consume calls Consume until ctx ends or a call fails. It waits for topics that do not exist yet.
-func (c *consumeCmd) consume(ctx context.Context, rc *runContext, group *consumer.Group, h sarama.ConsumerGroupHandler) error {
+func (c *consumeCmd) consume(ctx context.Context, group *consumer.Group, logger *slog.Logger, h sarama.ConsumerGroupHandler) error {
 	for logged := false; ; {
 		err := group.Consume(ctx, c.Topic, h)
 		if ctx.Err() == nil && err == nil {
@@ -165,7 +174,7 @@ func (c *consumeCmd) consume(ctx context.Context, rc *runContext, group *consume
 			return err
 		}
 		if !logged {
-			fmt.Fprintf(rc.err, "waiting for topics that Kafka does not know: %v\n", err)
+			logger.WarnContext(ctx, "waiting for topics that Kafka does not know", "error", err)
 			logged = true
 		}
 		if _ = pause.Sleep(ctx, topicWait); ctx.Err() != nil {
@@ -216,33 +225,27 @@ func (c *consumeCmd) openEvents(
 	}, nil
 }
 
-// serveHTTP serves metrics, health and status, until stop is called.
-func (c *consumeCmd) serveHTTP(rc *runContext, reg *prometheus.Registry, group health.Source, logger *slog.Logger) (stop func(), err error) {
+// serveHTTP serves the page, metrics, health and status, until stop is called.
+func (c *consumeCmd) serveHTTP(rc *runContext, reg *prometheus.Registry, group *consumer.Group, sources inspect.Sources, logger *slog.Logger) (stop func(), err error) {
 	if c.Metrics == "" {
 		return func() {}, nil
-	}
-	l, err := (&net.ListenConfig{}).Listen(rc, "tcp", c.Metrics)
-	if err != nil {
-		return nil, connect.Usage(fmt.Errorf("--metrics: %w", err))
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	mux.Handle("/", health.Handler(group))
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error("HTTP server failed", "error", err)
-		}
-	}()
-	fmt.Fprintf(rc.err, "metrics at http://%s/metrics; also /healthz, /readyz, and /status?pretty for the group\n", l.Addr())
-	return func() {
-		if err := srv.Close(); err != nil {
-			logger.Error("HTTP server not closed", "error", err)
-		}
-		<-done
-	}, nil
+	if c.HangOn != "" { // the runbook of a handler that hangs begins with a dump
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	}
+	s := &server{ctx: rc, logger: logger}
+	if err := s.page(mux, "/page/", c.Group, sources, page.Options{Self: group}); err != nil {
+		return nil, connect.Usage(err)
+	}
+	base, err := s.serve("--metrics", c.Metrics, mux)
+	if err != nil {
+		return nil, err
+	}
+	logger.InfoContext(rc, "serving", "page", base+"/page/", "metrics", base+"/metrics", "status", base+"/status?pretty", "probes", "/healthz, /readyz")
+	return s.stop, nil
 }
 
 func startOf(from string) consumer.From {
@@ -289,6 +292,9 @@ func (h *handler) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
 func (h *handler) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	for m := range claim.Messages() {
+		if s.Context().Err() != nil { // what is left in the channel is the next owner's
+			break
+		}
 		if h.work > 0 {
 			time.Sleep(h.work)
 		}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +17,8 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/consumer/inspect"
+	"github.com/kielgo/kiel/consumer/page"
 	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/session"
@@ -84,16 +86,71 @@ func (c *demoCmd) Run(rc *runContext) (err error) {
 		return err
 	}
 	defer stopProducer()
-	if err := s.play(ctx); err != nil {
+	address, stopPage, err := c.servePage(ctx, s)
+	if err != nil {
 		return err
 	}
-	return s.summary(ctx, stopProducer)
+	defer stopPage()
+	if err := s.play(ctx, address); err != nil {
+		return err
+	}
+	if err := s.summary(ctx, stopProducer); err != nil {
+		return err
+	}
+	if !c.Keep {
+		s.ui.say("Look at such a group in your browser: the same again with --keep.")
+		return nil
+	}
+	return s.keep(ctx, address)
 }
 
-// play is the scenario itself.
-func (s *scenario) play(ctx context.Context) error {
+// servePage serves the group's page, with --keep. It returns its address.
+func (c *demoCmd) servePage(ctx context.Context, s *scenario) (address string, stop func(), err error) {
+	if !c.Keep {
+		return "", func() {}, nil
+	}
+	mux, serving := http.NewServeMux(), &server{ctx: ctx, logger: s.log}
+	sources := inspect.Sources{
+		Servers: []string{zkAddress}, Session: session.Options{Timeout: demoTimeout, MinSessionTimeout: demoTimeout, Dial: s.zk.Client("page").Dial, Logger: s.log},
+		Brokers: s.kafka.ListenAddrs(), Config: connect.KafkaConfig("kiel-demo"),
+	}
+	if err := serving.page(mux, "/", demoGroup, sources, page.Options{Refresh: time.Second}); err != nil {
+		return "", nil, err
+	}
+	base, err := serving.serve("--page", c.Page, mux)
+	if err != nil {
+		return "", nil, err
+	}
+	return base + "/", serving.stop, nil
+}
+
+// keep runs the group again, with nobody recording, until ctx ends.
+func (s *scenario) keep(ctx context.Context, address string) (err error) {
+	s.rec = nil
+	stopProducer, err := s.startProducer(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopProducer()
+	for _, name := range []string{"alice", "bob", "dave"} {
+		if err := s.join(ctx, name); err != nil {
+			return err
+		}
+	}
+	s.ui.say("")
+	s.ui.say("alice, bob and dave go on. The group as a page: %s", address)
+	s.ui.say("Ctrl-C ends it.")
+	<-ctx.Done()
+	return nil
+}
+
+// play is the scenario itself. address is that of the page, if it is served.
+func (s *scenario) play(ctx context.Context, address string) error {
 	s.ui.say("%d partitions of %q, %d messages a second, session timeout %v.", demoPartitions, demoTopic, demoRate, demoTimeout)
 	s.ui.say("ZooKeeper and Kafka are embedded in this process.")
+	if address != "" {
+		s.ui.say("The group as a page: %s", address)
+	}
 
 	all := demoPartitions
 	steps := []struct {
@@ -213,7 +270,7 @@ func (s *scenario) startProducer(ctx context.Context) (stop func(), err error) {
 		cmd := produceCmd{Topic: []string{demoTopic}, Rate: demoRate}
 		sent <- cmd.feedOrders(ctx, producer.Input())
 	})
-	parts.Go(func() { watchProducer(producer, sent, io.Discard, demoTopic) })
+	parts.Go(func() { watchProducer(producer, sent, slog.New(slog.DiscardHandler), demoTopic) })
 	return sync.OnceFunc(func() { cancel(); parts.Wait() }), nil
 }
 
@@ -307,7 +364,7 @@ func (s *scenario) summary(ctx context.Context, stopProducer func()) error {
 	}
 	drain, cancel := context.WithTimeout(ctx, demoPatience)
 	defer cancel()
-	for st := s.rec.state(); st.distinct < produced && drain.Err() == nil; st = s.rec.state() {
+	for st := s.rec.state(); st.messages < produced && drain.Err() == nil; st = s.rec.state() {
 		select {
 		case <-st.changed:
 		case <-drain.Done():

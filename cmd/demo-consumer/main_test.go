@@ -187,7 +187,7 @@ func (b *buffer) String() string {
 func TestProduceAndConsume(t *testing.T) {
 	zk, kafka := embedded(t)
 	r := command(t.Context(), "a\t1\nb\t2\nc\t3\n", "produce", "--kafka", kafka, "--keyed", "-")
-	if r.code != exitOK || !strings.Contains(r.err, "produced 3 messages") {
+	if r.code != exitOK || !strings.Contains(r.err, "messages=3") {
 		t.Fatalf("produce: %d, %s", r.code, r.err)
 	}
 	events := filepath.Join(t.TempDir(), "events.jsonl")
@@ -254,7 +254,7 @@ func TestProduceAndConsume(t *testing.T) {
 func TestProduceNamesTheBadLine(t *testing.T) {
 	_, kafka := embedded(t)
 	r := command(t.Context(), "a\t1\nno tab here\n", "produce", "--kafka", kafka, "--keyed", "-")
-	if r.code != exitFailed || !strings.Contains(r.err, "line 2") || !strings.Contains(r.err, "produced 1 messages") {
+	if r.code != exitFailed || !strings.Contains(r.err, "line 2") || !strings.Contains(r.err, "messages=1") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 }
@@ -262,7 +262,7 @@ func TestProduceNamesTheBadLine(t *testing.T) {
 func TestOrdersStopAtCount(t *testing.T) {
 	_, kafka := embedded(t)
 	r := command(t.Context(), "", "produce", "--kafka", kafka, "--topic", "made", "--rate", "0", "--count", "500")
-	if r.code != exitOK || !strings.Contains(r.err, "produced 500 messages to made") {
+	if r.code != exitOK || !strings.Contains(r.err, "messages=500 topics=made") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 }
@@ -437,7 +437,7 @@ func TestFewMessagesAreNotLost(t *testing.T) {
 	_, kafka := embedded(t)
 	for range 30 {
 		r := command(t.Context(), "1\n2\n3\n4\n5\n", "produce", "--kafka", kafka, "-")
-		if r.code != exitOK || !strings.Contains(r.err, "produced 5 messages") {
+		if r.code != exitOK || !strings.Contains(r.err, "messages=5") {
 			t.Fatalf("exit code %d: %s", r.code, r.err)
 		}
 	}

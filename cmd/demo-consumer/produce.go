@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -69,7 +70,8 @@ func (c *produceCmd) Run(rc *runContext) error {
 
 	topics := strings.Join(c.Topic, ", ")
 	results, sent := make(chan tally, 1), make(chan int64, 1)
-	go func() { results <- watchProducer(producer, sent, rc.err, topics) }()
+	logger := newLogger(rc.console, false)
+	go func() { results <- watchProducer(producer, sent, logger, topics) }()
 	var n int64
 	var feedErr error
 	if lines != nil {
@@ -79,7 +81,7 @@ func (c *produceCmd) Run(rc *runContext) error {
 	}
 	sent <- n // what was taken is still sent and acknowledged
 	t := <-results
-	fmt.Fprintf(rc.err, "produced %d messages to %s\n", t.acked, topics)
+	logger.InfoContext(rc, "produced all", "messages", t.acked, "topics", topics)
 	if t.failed > 0 {
 		return errors.Join(feedErr, fmt.Errorf("%d messages were not acknowledged, the first: %w", t.failed, t.first))
 	}
@@ -135,7 +137,7 @@ type tally struct {
 
 // watchProducer counts what Kafka answers. Once it is told how many messages there are it closes the producer when all of them
 // are answered, not before: a producer that is closing drops what it would have to send again.
-func watchProducer(p sarama.AsyncProducer, sent <-chan int64, progress io.Writer, topic string) tally {
+func watchProducer(p sarama.AsyncProducer, sent <-chan int64, logger *slog.Logger, topics string) tally {
 	var t tally
 	all := int64(-1)
 	tick := time.NewTicker(progressEvery)
@@ -163,7 +165,7 @@ func watchProducer(p sarama.AsyncProducer, sent <-chan int64, progress io.Writer
 				t.first = e.Err
 			}
 		case <-tick.C:
-			fmt.Fprintf(progress, "produced %d messages to %s so far\n", t.acked, topic)
+			logger.Info("produced so far", "messages", t.acked, "topics", topics)
 		}
 	}
 	return t

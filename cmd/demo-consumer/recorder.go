@@ -33,8 +33,11 @@ func newRecorder() *recorder {
 	}
 }
 
-// observer returns the function that records one member.
+// observer returns the function that records one member; nil if nothing is recorded.
 func (r *recorder) observer(member string) func(consumer.Event) {
+	if r == nil {
+		return nil
+	}
 	return func(e consumer.Event) {
 		line := logEvent(member, e)
 		r.mu.Lock()
@@ -65,6 +68,9 @@ func (r *recorder) notify() {
 
 // done returns the function that records what one member's handler has done.
 func (r *recorder) done(member string) func(*sarama.ConsumerMessage) {
+	if r == nil {
+		return func(*sarama.ConsumerMessage) {}
+	}
 	return func(m *sarama.ConsumerMessage) {
 		line := logDone(member, m)
 		r.mu.Lock()
@@ -85,21 +91,20 @@ func (r *recorder) done(member string) func(*sarama.ConsumerMessage) {
 // state is a copy of the present state.
 type state struct {
 	owners               map[eventlog.Partition]string
-	messages, duplicates int
+	messages, duplicates int // different ones, and how often one came again
 	lost                 int // messages below a partition's position that nobody saw
-	distinct             int
 	changed              <-chan struct{}
 }
 
 func (r *recorder) state() state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := state{owners: maps.Clone(r.owners), messages: r.total, changed: r.changed}
+	s := state{owners: maps.Clone(r.owners), changed: r.changed}
 	for p, seen := range r.seen {
-		s.distinct += len(seen)
+		s.messages += len(seen)
 		s.lost += int(r.next[p]) - len(seen)
 	}
-	s.duplicates = s.messages - s.distinct
+	s.duplicates = r.total - s.messages
 	return s
 }
 

@@ -50,7 +50,7 @@ func TestConsumeServes(t *testing.T) {
 			t.Errorf("consume ended with %d: %s", c, errOut.String())
 		}
 	}()
-	said := regexp.MustCompile(`metrics at (http://\S+)/metrics`)
+	said := regexp.MustCompile(`metrics=(http://\S+)/metrics`)
 	deadline := time.Now().Add(20 * time.Second)
 	var base string
 	for ready := 0; ready != http.StatusOK; {
@@ -69,22 +69,38 @@ func TestConsumeServes(t *testing.T) {
 	if code, body := get(t, base+"/metrics"); code != http.StatusOK || !strings.Contains(body, "\nkiel_members{group=\"demo\"} 1\n") {
 		t.Errorf("/metrics: %d %s", code, body)
 	}
-	_, body := get(t, base+"/status")
-	var g status.Group
-	if err := json.Unmarshal([]byte(body), &g); err != nil {
-		t.Fatal(err)
-	}
-	owned := 0
-	for _, p := range g.Partitions {
-		if p.Owner == "me" {
-			owned++
+	until := func(path string, ok func(body string) bool) {
+		for {
+			code, body := get(t, base+path)
+			if code == http.StatusOK && ok(body) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d %s", path, code, body)
+			}
+			<-time.After(20 * time.Millisecond)
 		}
 	}
-	if g.Group != "demo" || g.Self == nil || !g.Self.Ready || g.Self.Kafka == nil || !g.Self.Kafka.Reachable || owned != 4 {
-		t.Errorf("/status: %s", body)
-	}
-	if code, _ := get(t, base+"/"); code != http.StatusNotFound {
-		t.Errorf("/: %d", code)
+	until("/status", func(body string) bool {
+		var g status.Group
+		if err := json.Unmarshal([]byte(body), &g); err != nil {
+			t.Fatal(err)
+		}
+		owned := 0
+		for _, p := range g.Partitions {
+			if p.Owner == "me" {
+				owned++
+			}
+		}
+		return g.Group == "demo" && g.Self != nil && g.Self.Ready && g.Self.Kafka != nil && g.Self.Kafka.Reachable && owned == 4
+	})
+	until("/page/", func(body string) bool {
+		return strings.Contains(body, "members <b>1</b>") && strings.Contains(body, "owned <b>4</b> of 4")
+	})
+	for path, want := range map[string]int{"/": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} { // profiles are for --hang-on
+		if code, _ := get(t, base+path); code != want {
+			t.Errorf("%s: %d", path, code)
+		}
 	}
 }
 
@@ -101,5 +117,73 @@ func TestStatusAddr(t *testing.T) {
 		if got := statusAddr(metrics); got != want {
 			t.Errorf("%q: got %q, want %q", metrics, got, want)
 		}
+	}
+}
+
+// With --keep the scenario's group is served as a page, and goes on after it until told to stop.
+func TestDemoKeeps(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var out buffer
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, []string{"--keep"}, nil, &out, io.Discard) }()
+	said := regexp.MustCompile(`as a page: (http://127\.0\.0\.1:\d+/)\n`)
+	deadline := time.Now().Add(2 * time.Minute)
+	for ; strings.Count(out.String(), "as a page: ") < 2; <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the scenario does not end: %s", out.String())
+		}
+	}
+	address := said.FindStringSubmatch(out.String())
+	if address == nil || !strings.HasSuffix(out.String(), "Ctrl-C ends it.\n") {
+		t.Fatalf("its last lines do not point at the page: %s", out.String())
+	}
+	for ok := false; !ok; <-time.After(20 * time.Millisecond) {
+		var body string
+		_, body = get(t, address[1])
+		ok = strings.Contains(body, "members <b>3</b>") && strings.Contains(body, "owned <b>18</b> of 18")
+		if time.Now().After(deadline) {
+			t.Fatalf("%s", body)
+		}
+	}
+	cancel()
+	if c := <-code; c != exitOK {
+		t.Errorf("it ended with %d", c)
+	}
+}
+
+// A port that is taken is explained, and profiles are served beside a handler that hangs.
+func TestServing(t *testing.T) {
+	zk, kafka := embedded(t)
+	r := command(t.Context(), "", "consume", "--zookeeper", zk, "--kafka", kafka, "--metrics", zk)
+	if r.code != exitUsage || !strings.Contains(r.err, zk+" is taken by another process (give each member a port of its own") {
+		t.Errorf("%+v", r)
+	}
+	for _, command := range [][]string{{"produce"}, {"consume", "--zookeeper", zk}} {
+		var out, errOut buffer
+		if c := run(t.Context(), append(command, "--kafka", "127.0.0.1:1"), strings.NewReader(""), &out, &errOut); c != exitFailed ||
+			!strings.Contains(errOut.String(), "can't reach Kafka at 127.0.0.1:1 (is it running? try 'demo-consumer servers' in another terminal)") {
+			t.Errorf("%v: %d %s", command, c, errOut.String())
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var errOut buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--metrics", "127.0.0.1:0", "--hang-on", "x"}, nil, io.Discard, &errOut)
+	}()
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
+		if m := regexp.MustCompile(`metrics=(http://\S+)/metrics`).FindStringSubmatch(errOut.String()); m != nil {
+			if code, body := get(t, m[1]+"/debug/pprof/goroutine?debug=2"); code != http.StatusOK || !strings.Contains(body, "goroutine ") {
+				t.Errorf("%d %s", code, body)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(errOut.String())
+		}
+	}
+	cancel()
+	if c := <-code; c != exitOK {
+		t.Errorf("%d: %s", c, errOut.String())
 	}
 }

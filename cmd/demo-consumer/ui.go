@@ -15,7 +15,7 @@ import (
 	"github.com/kielgo/kiel/internal/eventlog"
 )
 
-const page = 78 // columns; readable on an 80-column terminal
+const columns = 78 // columns; readable on an 80-column terminal
 
 // ui prints the demo. Colour is used on a terminal only, and never when NO_COLOR is set.
 type ui struct {
@@ -42,11 +42,11 @@ func (u ui) paint(s string, colours ...text.Color) string {
 }
 
 func (u ui) say(format string, args ...any) {
-	fmt.Fprintln(u.w, wrap(fmt.Sprintf(format, args...), page, ""))
+	fmt.Fprintln(u.w, wrap(fmt.Sprintf(format, args...), columns, ""))
 }
 
 func (u ui) step(n int, title, why string) {
-	fmt.Fprintf(u.w, "\n%s\n%s\n", u.paint(fmt.Sprintf("%d. %s", n, title), text.Bold), wrap(why, page, "   "))
+	fmt.Fprintf(u.w, "\n%s\n%s\n", u.paint(fmt.Sprintf("%d. %s", n, title), text.Bold), wrap(why, columns, "   "))
 }
 
 // table shows who owns what.
@@ -92,6 +92,6 @@ func (u ui) verdict(r *eventlog.Report, produced int, took time.Duration) {
 	}
 	fmt.Fprintln(u.w, u.paint("NOT WELL:", text.FgRed, text.Bold))
 	for _, v := range r.Violations {
-		fmt.Fprintln(u.w, wrap(v, page, "  "))
+		fmt.Fprintln(u.w, wrap(v, columns, "  "))
 	}
 }

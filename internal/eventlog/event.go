@@ -4,8 +4,8 @@
 //
 // # Format
 //
-// Each line has t, member and event, and some have topic, partition, token, offset, version, session and since. t is
-// CLOCK_MONOTONIC in nanoseconds, so that the logs of all processes of one machine compare.
+// Each line has t, at, member and event, and some have topic, partition, token, offset, version, session and since. t is
+// CLOCK_MONOTONIC in nanoseconds, so that the logs of all processes of one machine compare; at is the time of day, for people.
 //
 // A member owns a partition from "claimed" to the first of "releasing", "lost" and "untrusted". One of these without a partition,
 // or "left", ends all that the member owns. In "untrusted", since is when trust ended: a process that was frozen writes the line
@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 )
 
 // The events.
@@ -51,6 +52,7 @@ const (
 // Event is one line of the log. Partition and Offset are pointers because zero is a value of both.
 type Event struct {
 	T         int64  `json:"t"`
+	At        string `json:"at,omitempty"` // in UTC, to the millisecond
 	Member    string `json:"member"`
 	Event     string `json:"event"`
 	Topic     string `json:"topic,omitempty"`
@@ -77,7 +79,7 @@ func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 func (w *Writer) Write(e Event, now func() int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.T = now()
+	e.T, e.At = now(), time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
 	line, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("eventlog: %w", err)

@@ -39,7 +39,7 @@ func TestDemoOnSecureServers(t *testing.T) {
 		return shown(t, out), err
 	}
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
-		if out, err := produce(password, mechanism); err != nil || !strings.Contains(out, "produced 5 messages") {
+		if out, err := produce(password, mechanism); err != nil || !strings.Contains(out, "messages=5") {
 			t.Fatalf("%s: %v: %s", mechanism, err, out)
 		}
 	}
