@@ -35,6 +35,7 @@ type cli struct {
 	Demo    demoCmd    `cmd:"" default:"withargs" help:"Play the narrated scenario on embedded servers (the default)."`
 	Produce produceCmd `cmd:"" help:"Write messages to a topic: lines of a file, or made-up orders."`
 	Consume consumeCmd `cmd:"" help:"Be one member of a group and consume."`
+	Page    pageCmd    `cmd:"" help:"Serve a group as a page, without being a member of it."`
 	Servers serversCmd `cmd:"" help:"Run the embedded ZooKeeper and Kafka until stopped."`
 
 	Version kong.VersionFlag `help:"Show the version."`
@@ -75,6 +76,15 @@ type consumeCmd struct {
 	Verbose        bool          `short:"v" env:"KIEL_VERBOSE" help:"Log protocol steps too."`
 	FailOn         string        `env:"KIEL_FAIL_ON" placeholder:"TEXT" group:"To try alerts and runbooks:" help:"Fail at each message that contains TEXT, as a handler with a poisonous message does."`
 	HangOn         string        `env:"KIEL_HANG_ON" placeholder:"TEXT" group:"To try alerts and runbooks:" help:"Hang for ever at a message that contains TEXT, even when told to stop."`
+}
+
+type pageCmd struct {
+	connect.ZooKeeperFlags
+	connect.KafkaFlags
+	Group      string `default:"demo" env:"KIEL_GROUP" help:"Group to show (${default})."`
+	Listen     string `default:"localhost:9400" env:"KIEL_LISTEN" placeholder:"HOST:PORT" help:"Where to serve the page (${default}). Whoever reaches it sees the group's names."`
+	AskMembers string `default:"none" enum:"none,others,local" env:"KIEL_ASK_MEMBERS" help:"As of consume."`
+	Verbose    bool   `short:"v" env:"KIEL_VERBOSE" help:"Log protocol steps too."`
 }
 
 type serversCmd struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/kielgo/kiel/cmd/internal/connect"
 	"github.com/kielgo/kiel/consumer/inspect"
 	"github.com/kielgo/kiel/consumer/page"
+	"github.com/kielgo/kiel/session"
 )
 
 // server serves HTTP, and the pages that need to look at a group.
@@ -22,6 +23,34 @@ type server struct {
 	ctx    context.Context //nolint:containedctx // the process's lifetime
 	logger *slog.Logger
 	ends   []func()
+}
+
+// Run serves the page of a group until it is told to stop.
+func (c *pageCmd) Run(rc *runContext) error {
+	servers, root, err := connect.SplitZooKeeper(c.ZooKeeper)
+	if err := errors.Join(err, checkAddress("listen", c.Listen)); err != nil {
+		return err
+	}
+	logger := newLogger(rc.console, c.Verbose)
+	sources := inspect.Sources{
+		Servers: servers, Session: session.Options{Chroot: root, Logger: logger}, Brokers: c.Kafka, Config: connect.KafkaConfig("kiel-demo"),
+		Members: c.AskMembers != "none", Local: c.AskMembers == "local",
+	}
+	if err := errors.Join(c.ZooKeeperFlags.Secure(&sources.Session), c.KafkaFlags.Secure(sources.Config, rc.err)); err != nil {
+		return err
+	}
+	s, mux := &server{ctx: rc, logger: logger}, http.NewServeMux()
+	if err := s.page(mux, "/", c.Group, sources, page.Options{}); err != nil {
+		return connect.Usage(err)
+	}
+	base, err := s.serve("--listen", c.Listen, mux)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	logger.InfoContext(rc, "serving", "page", base+"/")
+	<-rc.Done()
+	return nil
 }
 
 // page has mux serve a group's page at a path.

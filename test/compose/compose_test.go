@@ -104,7 +104,7 @@ var pinned = regexp.MustCompile(`^[a-z/-]+:v?\d+\.\d+|^debian:[a-z]+-\d{8}`)
 
 func TestServices(t *testing.T) {
 	all := services(t)
-	want := []string{"consumer", "grafana", "kafka", "producer", "prometheus", "zookeeper"}
+	want := []string{"consumer", "grafana", "kafka", "page", "producer", "prometheus", "zookeeper"}
 	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
 		t.Errorf("services are %v, want %v", got, want)
 	}
@@ -239,6 +239,23 @@ func TestServicesAsProcesses(t *testing.T) {
 		metrics := fmt.Sprintf("127.0.0.1:%d", port)
 		consumers[metrics] = start("consumer", metrics)
 	}
+	address := fmt.Sprintf("127.0.0.1:%d", servers.FreePorts(t, 1)[0])
+	page := start("page", address)
+	eventually(t, page, "its health check passes", func() bool { return healthy(t, all["page"], address) })
+	eventually(t, page, "it shows the group", func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Close = true
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(text), fmt.Sprintf("owned <b>%d</b> of %d", partitions, partitions))
+	})
 	for metrics, p := range consumers {
 		eventually(t, p, "it owns its share of the partitions", func() bool {
 			return scrape(t, metrics, "kiel_owned_partitions") == float64(partitions/len(consumers))
@@ -263,6 +280,10 @@ func TestServicesAsProcesses(t *testing.T) {
 		}
 	}
 	producer.Stop()
+	page.Stop()
+	if err := page.Wait(); err != nil {
+		t.Errorf("the page ended with %v\n%s", err, page.Log())
+	}
 }
 
 // healthy runs the health check of a consumer that serves at address.
