@@ -163,16 +163,32 @@ const (
 )
 
 // searched is what is known of the time of the message at an offset: from lo to hi, in milliseconds.
-type searched struct{ offset, lo, hi, now int64 }
+type searched struct {
+	offset, lo, hi, now int64
 
-// times returns the timestamps of the messages at these offsets. It reads no message: it asks for the offsets at times, as often as needed.
-func (k *kafka) times(ctx context.Context, at map[kiel.Partition]int64, now time.Time) map[kiel.Partition]time.Time {
+	coarse bool // while the message is young, a sixteenth of its age is near enough
+}
+
+// young is the age in milliseconds up to which no verdict depends on a message's time: the default window of a Series.
+const young = 10_000
+
+// near returns how near lo and hi have to come.
+func (s *searched) near() int64 {
+	if age := s.now - s.lo; s.coarse && age <= young {
+		return max(age/16, 100)
+	}
+	return 1
+}
+
+// times returns the timestamps of the messages at these offsets, of some roughly. It reads no message: it asks for the offsets at times, as
+// often as needed.
+func (k *kafka) times(ctx context.Context, at map[kiel.Partition]int64, coarse map[kiel.Partition]bool, now time.Time) map[kiel.Partition]time.Time {
 	out, open := map[kiel.Partition]time.Time{}, map[kiel.Partition]*searched{}
 	for p, offset := range at {
 		if len(open) == maxSearched {
 			break
 		}
-		open[p] = &searched{offset: offset, lo: 0, hi: now.UnixMilli() + 1, now: now.UnixMilli()}
+		open[p] = &searched{offset: offset, lo: 0, hi: now.UnixMilli() + 1, now: now.UnixMilli(), coarse: coarse[p]}
 	}
 	for age := time.Second.Milliseconds(); age < now.UnixMilli(); age *= 8 { // how old are they, roughly?
 		older := func(s *searched) int64 { return min(s.now-age, s.hi) }
@@ -229,7 +245,7 @@ func (k *kafka) round(
 		default:
 			s.lo = max(t, min(f.at.UnixMilli(), s.hi-1))
 		}
-		if s.lo > 0 && s.hi-s.lo <= 1 {
+		if s.lo > 0 && s.hi-s.lo <= s.near() {
 			out[p] = time.UnixMilli(s.lo).UTC()
 			delete(open, p)
 		}

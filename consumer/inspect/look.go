@@ -44,6 +44,7 @@ type look struct {
 	tooMany  bool             // there are more than Options.MaxClaims
 	known    map[string]topics.Info
 	before   *glance                      // the first of two looks at Kafka
+	prior    *glance                      // the look right before, in a Series; nil for a look alone
 	first    map[kiel.Partition]Partition // as ZooKeeper had them at the first of two looks; empty if there is one
 	twice    bool                         // there was a second look at ZooKeeper
 	siblings []sibling
@@ -70,6 +71,7 @@ type glance struct {
 	stored map[kiel.Partition]offsets.Stored
 	ends   map[kiel.Partition]found
 	times  map[kiel.Partition]time.Time // of the first messages that wait
+	exact  map[kiel.Partition]bool      // whose time is that of the message to the millisecond
 }
 
 // waiting returns how many messages of a partition wait; -1 if that is not known.
@@ -297,13 +299,7 @@ func (l *look) glance(ctx context.Context, k *kafka) (*glance, error) {
 	if g.ends, err = k.ends(ctx, there); err != nil {
 		return nil, err
 	}
-	late := map[kiel.Partition]int64{}
-	for _, p := range there {
-		if g.waiting(p) > 0 {
-			late[p] = g.stored[p].Offset
-		}
-	}
-	g.times = k.times(ctx, late, g.at)
+	l.findTimes(ctx, k, g, there)
 	return g, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,7 @@ type Series struct {
 	readAt time.Time
 	fresh  bool                  // the last look has read it, and did not take it from the look before
 	last   *status.Group         // the members and claims of the look before, nil before the first
+	prior  *glance               // at Kafka, of the look before; nil if that did not answer
 	past   []pastLook            // those that a look may be compared with, the oldest first
 	wanted []kiel.Partition      // those of the last time that ZooKeeper answered
 	seen   map[string]*time.Time // since when there is each finding, nil if that is not known; nil before the first look
@@ -217,7 +219,11 @@ func (s *Series) kafka(ctx context.Context, l *look, keep *pastLook) (at time.Ti
 		}
 		s.client = client
 	}
+	if l.prior = s.prior; l.prior == nil {
+		l.prior = &glance{}
+	}
 	g, err := l.glance(ctx, s.client)
+	s.prior = g
 	if err != nil {
 		s.endKafka()
 		l.report.Kafka = Source{State: Failed, Error: shown(err)}
@@ -233,6 +239,47 @@ func (s *Series) kafka(ctx context.Context, l *look, keep *pastLook) (at time.Ti
 	}
 	l.merge(g)
 	return g.at
+}
+
+// maxCoarse is of how many partitions that go on a look in a Series finds out how old the first message is that waits.
+const maxCoarse = 200
+
+// findTimes finds the times of the first messages that wait. In a Series it takes those that it knows from the look before, finds those of
+// partitions that have not gone on to the millisecond, and those of others roughly: of those with the most messages, if there are many.
+func (l *look) findTimes(ctx context.Context, k *kafka, g *glance, ps []kiel.Partition) {
+	g.exact = map[kiel.Partition]bool{}
+	late, coarse, known := map[kiel.Partition]int64{}, map[kiel.Partition]bool{}, map[kiel.Partition]time.Time{}
+	var going []kiel.Partition
+	for _, p := range ps {
+		if g.waiting(p) <= 0 {
+			continue
+		}
+		offset := g.stored[p].Offset
+		if l.prior != nil {
+			was, ok := l.prior.stored[p]
+			stands := ok && was.Err == nil && was.Offset == offset
+			if stands && l.prior.exact[p] {
+				known[p], g.exact[p] = l.prior.times[p], true
+				continue
+			}
+			if !stands {
+				going = append(going, p)
+				continue
+			}
+		}
+		late[p] = offset
+	}
+	slices.SortStableFunc(going, func(a, b kiel.Partition) int { return cmp.Compare(g.waiting(b), g.waiting(a)) })
+	for _, p := range going[:min(len(going), maxCoarse)] {
+		late[p], coarse[p] = g.stored[p].Offset, true
+	}
+	g.times = k.times(ctx, late, coarse, g.at)
+	for p := range g.times {
+		if !coarse[p] {
+			g.exact[p] = true
+		}
+	}
+	maps.Copy(g.times, known)
 }
 
 // hearMembers asks the members if the Sources say so, and the one in this process.
