@@ -79,7 +79,7 @@ const (
 // longest are the packages that run first where they run, so that nothing waits for them in the end.
 var (
 	longestUnits   = []string{"test/stack", "test/consumer", "ownership", "test/quickstart", "session"}
-	longestServers = []string{"test/consumer/realkafka", "test/attacks", "test/conformance", "test/integration", "test/interop", "test/interop/recipes"}
+	longestServers = []string{"test/page", "test/consumer/realkafka", "test/attacks", "test/conformance", "test/integration", "test/interop", "test/interop/recipes"}
 
 	// full are the packages of which the soak runs more: see their flag -full.
 	full = []string{

@@ -123,6 +123,11 @@ func maven(ctx context.Context, p part, dir string) error {
 		"dependency:copy-dependencies", "-DoutputDirectory="+dir)
 }
 
+// npm gets what the recipe names. It runs no scripts of packages.
+func npm(ctx context.Context, _ part, dir string) error {
+	return runIn(ctx, dir, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+}
+
 func pip(ctx context.Context, p part, dir string) error {
 	python, err := findPython(ctx)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 // ErrMissing means that something has not been installed; `make setup` does it.
 var ErrMissing = errors.New("not installed: run `make setup` in the top folder")
 
-//go:embed maven requirements.txt kazoo-tests.txt debian
+//go:embed maven requirements.txt kazoo-tests.txt debian npm
 var files embed.FS
 
 // Cache is the folder that holds everything: $KIEL_CACHE, or kiel in the user's cache folder.
@@ -84,6 +84,24 @@ func installedPrometheus() (string, error) {
 	promtool, err := exec.LookPath("promtool")
 	return filepath.Dir(promtool), err
 }
+
+// Browser returns a browser that chromedp can drive.
+func Browser() (string, error) {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("chromium: %w", ErrMissing)
+}
+
+// Axe returns the file of axe-core, which finds what keeps people from using a page.
+func Axe() (string, error) {
+	dir, err := find(axe())
+	return filepath.Join(dir, "node_modules", "axe-core", "axe.min.js"), err
+}
+
+func axe() part { return part{name: "axe", recipe: "npm/package.json", fill: npm} }
 
 func findInterpreter(p part) (string, error) {
 	dir, err := find(p)
@@ -156,7 +174,7 @@ func prometheus() part {
 
 // all are the parts that this machine needs.
 func all() []part {
-	list := append(servers(), pythons()...)
+	list := append(append(servers(), pythons()...), axe())
 	if _, err := installedPrometheus(); err != nil {
 		list = append(list, prometheus())
 	}

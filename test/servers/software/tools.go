@@ -64,12 +64,16 @@ func wanted() []tool {
 		{"a C compiler (for the race detector)", []string{"gcc", "libc6-dev"}, compiler},
 		{"a Java runtime, 17 or newer", []string{"default-jre-headless"}, java},
 		{"Docker Compose, any version", []string{"docker-compose"}, compose},
+		{"Chromium (for tests of the page)", []string{"chromium", "fonts-dejavu-core"}, chromium},
 	}
 	if runtime.GOOS == "linux" && runtime.GOARCH == "amd64" {
 		list = append(list, tool{"qemu-aarch64-static (for tests as on arm64)", []string{"qemu-user-static"}, arm64})
 	}
 	if slices.ContainsFunc(pythons(), missing) {
 		list = append(list, tool{"Python 3.11 with its venv module", []string{"python3", "python3-venv"}, python311})
+	}
+	if missing(axe()) {
+		list = append(list, tool{"npm (to get axe-core with)", []string{"npm"}, npmThere})
 	}
 	if _, err := Prometheus(); err != nil {
 		list = append(list, tool{"Prometheus, or apt-get to get it with", []string{"prometheus"}, apt})
@@ -106,6 +110,13 @@ func java(ctx context.Context) error {
 		return fmt.Errorf("java is too old: %s", text)
 	}
 	return nil
+}
+
+func npmThere(ctx context.Context) error { return run(ctx, "npm", "--version") }
+
+func chromium(context.Context) error {
+	_, err := Browser()
+	return err
 }
 
 func mavenThere(ctx context.Context) error { return run(ctx, "mvn", "-version") }

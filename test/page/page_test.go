@@ -1,0 +1,166 @@
+package page_test
+
+import (
+	"flag"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/consumer/page"
+	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/test/page/scene"
+)
+
+var pictures = flag.String("pictures", "", "folder in which to keep pictures of the page")
+
+func TestMain(m *testing.M) {
+	logtest.Silence()
+	goleak.VerifyTestMain(m,
+		// sarama's meters share a goroutine that never ends.
+		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer"),
+	)
+}
+
+// stage starts a scene in which something is wrong, and waits until its page shows all of it.
+func stage(t *testing.T, b *browser) *scene.Scene {
+	t.Helper()
+	s, err := scene.Start(t.Context(), page.Options{Refresh: 500 * time.Millisecond, Window: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	run(b, chromedp.Navigate(s.URL))
+	if err := s.Incident(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.until(patience, shows("orders:0 stands still in"))
+	b.until(patience, shows("kiel release billing orders:2"))
+	return s
+}
+
+// The page in a browser: it complains of nothing, asks nobody else, fits, can be used by all, and goes on by itself.
+func TestPage(t *testing.T) {
+	b := newBrowser(t)
+	b.size(1280, false)
+	s := stage(t, b)
+	eval[int](b, "window.marker = 1")
+	for _, width := range []int64{390, 900, 1600} {
+		for _, dark := range []bool{false, true} {
+			what := fmt.Sprintf("%d", width)
+			if dark {
+				what += "-dark"
+			}
+			b.size(width, dark)
+			b.check(what)
+			if w := eval[int64](b, "document.documentElement.scrollWidth"); w > width {
+				t.Errorf("%s: the page is %d wide", what, w)
+			}
+			if *pictures != "" {
+				b.picture(what)
+			}
+		}
+	}
+	b.size(1280, false)
+	began := eval[string](b, `document.getElementById("at").textContent`)
+	b.until(patience, fmt.Sprintf(`document.getElementById("at").textContent !== %q`, began))
+	if eval[int](b, "window.marker || 0") != 1 {
+		t.Error("the page was loaded anew")
+	}
+	if title := eval[string](b, "document.title"); !strings.HasSuffix(title, "· billing · kiel") || strings.HasPrefix(title, "all well") {
+		t.Errorf("title %q", title)
+	}
+	origin, _, _ := strings.Cut(s.URL, "/group/")
+	b.calm(origin)
+}
+
+// Whoever has a keyboard alone gets to what is wrong, to a partition and back, and keeps the place while the page changes.
+func TestKeyboard(t *testing.T) {
+	b := newBrowser(t)
+	b.size(1280, false)
+	stage(t, b)
+	run(b, chromedp.KeyEvent(kb.Tab))
+	if got := eval[string](b, "document.activeElement.textContent"); got != "Skip to what is wrong" {
+		t.Errorf("the first stop is %q", got)
+	}
+	run(b, chromedp.KeyEvent(kb.Enter))
+	b.until(patience, `location.hash === "#wrong"`)
+	run(b, chromedp.Focus(`a[href="?partition=orders%3A5#partition"]`))
+	began := eval[string](b, `document.getElementById("at").textContent`)
+	b.until(patience, fmt.Sprintf(`document.getElementById("at").textContent !== %q`, began))
+	if got := eval[string](b, `document.activeElement.getAttribute("href")`); got != "?partition=orders%3A5#partition" {
+		t.Errorf("the focus has gone to %q", got)
+	}
+	run(b, chromedp.KeyEvent(kb.Enter))
+	b.until(patience, shows("owner c")+` && document.querySelector("#partition h3") !== null && location.search === "?partition=orders%3A5"`)
+	b.check("a partition")
+	run(b, chromedp.Navigate(eval[string](b, `document.getElementById("close").href`)))
+	b.until(patience, `document.getElementById("partition") === null`)
+	run(b, chromedp.Navigate(eval[string](b, `document.getElementById("other").href`)))
+	b.until(patience, shows("as a grid")+` && document.querySelectorAll("#partitions tbody tr").length === 16`)
+	b.check("as a table")
+	run(b, chromedp.Click("#pause"))
+	time.Sleep(600 * time.Millisecond)
+	began = eval[string](b, `document.getElementById("at").textContent`)
+	time.Sleep(2 * time.Second)
+	if got := eval[string](b, `document.getElementById("at").textContent`); got != began {
+		t.Errorf("paused, the page goes on from %s to %s", began, got)
+	}
+}
+
+// A text that somebody copies stays selected while the page changes.
+func TestSelectionStays(t *testing.T) {
+	b := newBrowser(t)
+	b.size(1280, false)
+	stage(t, b)
+	eval[bool](b, `(() => { const c = [...document.querySelectorAll("pre code")].find(e => e.textContent.includes("release")); getSelection().selectAllChildren(c); return true })()`)
+	time.Sleep(3 * time.Second)
+	if got := eval[string](b, "getSelection().toString()"); got != "kiel release billing orders:2" {
+		t.Errorf("%q is selected", got)
+	}
+	before := eval[string](b, `document.getElementById("part-findings").innerHTML`)
+	eval[bool](b, "getSelection().removeAllRanges() || true")
+	b.until(patience, fmt.Sprintf(`document.getElementById("part-findings").innerHTML.length > 0 && (%d, true)`, len(before)))
+}
+
+// Without scripts the page shows the same, and loads itself anew.
+func TestWithoutScripts(t *testing.T) {
+	b := newBrowser(t)
+	b.size(900, false)
+	s := stage(t, b)
+	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	run(b, chromedp.Navigate(s.URL))
+	loads := func() (n int) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, asked := range b.asked {
+			if asked == s.URL {
+				n++
+			}
+		}
+		return n
+	}
+	began, before := time.Now(), loads()
+	for loads() < before+2 {
+		if time.Since(began) > patience {
+			t.Fatal("the page is not loaded anew")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	text := run(b, chromedp.Text("main"))
+	for _, want := range []string{"orders:0 stands still in", "kiel release billing orders:2"} {
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
+			t.Errorf("it does not show %q: %s", want, text)
+		}
+	}
+	if u, err := url.Parse(s.URL); err != nil || u.Path != "/group/" {
+		t.Errorf("%s", s.URL)
+	}
+}
