@@ -25,9 +25,9 @@ import (
 var viewers = flag.Int("viewers", 0, "measure a member's throughput with so many viewers of its page, and without, on a quiet machine")
 
 const (
-	many     = 200 // partitions
+	many     = 200  // partitions
 	messages = 6000 // in each
-	rounds   = 4 // of each kind
+	rounds   = 4    // of each kind
 )
 
 // A member's throughput with 60 viewers of its page is within 5 % of that without (-viewers=60). Without the flag it asserts only that a member
@@ -76,6 +76,7 @@ func fill(t *testing.T, brokers []string, each int) {
 	config.Version = sarama.V3_6_0_0
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Return.Successes = true
+	config.Producer.Retry.Max = 50 // brokers learn of new topics one after the other
 	producer, err := sarama.NewSyncProducer(brokers, config)
 	if err != nil {
 		t.Fatal(err)
