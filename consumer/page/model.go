@@ -228,7 +228,7 @@ func (m *model) findAbout() {
 			continue
 		}
 		switch f.Kind {
-		case inspect.TopicRefused, inspect.TopicMissing, inspect.Kind(status.TopicNobodyAsks):
+		case inspect.TopicRefused, inspect.TopicMissing, inspect.Kind(status.UnwantedTopic):
 			for _, t := range f.Objects {
 				topics[t] = words(f.Kind)
 			}

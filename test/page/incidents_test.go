@@ -324,7 +324,7 @@ func TestIncidents(t *testing.T) {
 
 	t.Log("a topic that nobody asks for")
 	w.member["other"].Stop(t)
-	w.shows(expect{kind: inspect.Kind(status.TopicNobodyAsks), object: "audit", waits: true, command: "kiel remove-topic billing audit", runbook: "#kielunwantedtopic"})
+	w.shows(expect{kind: inspect.Kind(status.UnwantedTopic), object: "audit", waits: true, command: "kiel remove-topic billing audit", runbook: "#kielunwantedtopic"})
 
 	t.Log("a member that is killed")
 	w.forget()
