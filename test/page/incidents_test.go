@@ -243,7 +243,7 @@ func (w *world) owned(n int) {
 func (w *world) owns(member string) {
 	w.t.Helper()
 	wait.Until(w.t, patience, func() bool {
-		return slices.ContainsFunc(w.report("m1").Members, func(m status.Member) bool { return m.Name == member && m.Owned > 1 })
+		return slices.ContainsFunc(w.report("m1").Members, func(m status.Member) bool { return m.Name == member && m.Owned != nil && *m.Owned > 1 })
 	}, w.browser.text)
 }
 
