@@ -110,14 +110,16 @@ func eval[T any](b *browser, expression string) T {
 // text returns what the page shows.
 func (b *browser) text() string {
 	b.t.Helper()
-	return eval[string](b, "document.body.innerText")
+	return eval[string](b, `document.body ? document.body.innerText : ""`)
 }
 
-// until waits until an expression is true, and returns how long that took.
+// until waits until an expression is true, and returns how long that took. While another page is being loaded there may be nothing of
+// what the expression asks for, which is not true.
 func (b *browser) until(limit time.Duration, expression string) time.Duration {
 	b.t.Helper()
 	began := time.Now()
-	for !eval[bool](b, expression) {
+	tried := "(() => { try { return Boolean(" + expression + ") } catch { return false } })()"
+	for !eval[bool](b, tried) {
 		if time.Since(began) > limit {
 			b.t.Fatalf("not within %v: %s\n%s", limit, expression, b.text())
 		}
