@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -56,8 +57,8 @@ type ownedClaim interface {
 type claimChannel struct {
 	p    *Partition
 	out  chan *sarama.ConsumerMessage
-	sent int64 // number of messages that were put into the channel; only feed uses it
-	next int64 // the offset after the last of them, or that at which the partition starts; only feed uses it
+	sent atomic.Int64 // number of messages that were put into the channel
+	next int64        // the offset after the last of them, or that at which the partition starts; only feed uses it
 
 	mu       sync.Mutex
 	batches  []batchStart // the batches of which messages may be in the channel, and the newest one
@@ -102,7 +103,7 @@ func (c *claimChannel) feed(owned context.Context, returned <-chan struct{}, end
 	case <-owned.Done():
 		c.empty()
 	case <-returned:
-		c.countLast(c.sent - int64(len(c.out)))
+		c.countLast(c.sent.Load() - int64(len(c.out)))
 	}
 }
 
@@ -120,7 +121,7 @@ func (c *claimChannel) send(m *sarama.ConsumerMessage) bool {
 			return false
 		}
 	}
-	c.sent++
+	c.sent.Add(1)
 	c.next = m.Offset + 1
 	return true
 }
@@ -161,15 +162,11 @@ func (c *claimChannel) find(number int64) (offset int64, at time.Time, ok bool) 
 
 // count adds to the metrics what the handler has received since the last call.
 func (c *claimChannel) count() {
-	at := c.p.cursor.Load()
-	if at == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.over {
-		number, _ := c.p.received(at)
-		c.countTo(number)
+		sent := c.sent.Load() // first: what is sent meanwhile is not counted
+		c.countTo(sent - int64(len(c.out)))
 	}
 }
 
@@ -227,7 +224,7 @@ func (c *claimChannel) empty() {
 			}
 		}
 	})
-	c.countLast(c.sent - dropped)
+	c.countLast(c.sent.Load() - dropped)
 }
 
 // Topic returns the partition's topic.

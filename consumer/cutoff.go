@@ -113,7 +113,10 @@ func (g *Group) rejoin(ctx context.Context, join func() (*membership, error)) (*
 			g.settings.log.InfoContext(ctx, "a broker of Kafka answers, joining again")
 			g.log.OK(reporting.KindKafka, "")
 			return m, nil
-		case errors.Is(err, errNotJoined) || errors.Is(err, errClientClosed) || g.isAnswer(err):
+		case errors.Is(err, errNotJoined) || errors.Is(err, errClientClosed):
+			return nil, err
+		case g.isAnswer(err):
+			g.leftOut(err, time.Time{})
 			return nil, err
 		}
 		g.notRejoined(err)

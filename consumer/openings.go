@@ -42,7 +42,7 @@ func (m *membership) addOpening(o *opening) (ended func()) {
 		delete(set.all, o.tp)
 		set.mu.Unlock()
 		if !o.again {
-			m.gaveUp(o.tp)
+			m.gaveUp(o)
 			return
 		}
 		m.giveUpWithClaim(o)
@@ -69,15 +69,16 @@ func (m *membership) giveUpWithClaim(o *opening) {
 		}
 		set.mu.Unlock()
 		if ours {
-			m.gaveUp(o.tp)
+			m.gaveUp(o)
 		}
 	})
 }
 
 // gaveUp ends the errors of a partition in the log: the partition is not this member's any more.
-func (m *membership) gaveUp(p kiel.Partition) {
+func (m *membership) gaveUp(o *opening) {
+	p := o.tp
 	m.stumbled.forget(p)
-	m.shut.gaveUp(p)
+	m.shut.gaveUp(p, o.claim)
 	m.openLog.Forget(p)
 	if m.group.log.Failing() {
 		m.group.log.Gone(p.String())

@@ -206,12 +206,12 @@ func (r *refusals) since() time.Time {
 	return r.first
 }
 
-// some returns whether Kafka's last answers refuse a topic or the group.
+// some returns whether Kafka's last answers refuse the group, or a topic of which the member owns a partition.
 func (r *refusals) some() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, t := range r.topics {
-		if !t.since.IsZero() {
+	for p := range r.owned {
+		if t := r.topics[p.Topic]; t != nil && !t.since.IsZero() {
 			return true
 		}
 	}

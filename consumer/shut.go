@@ -55,13 +55,13 @@ func (s *shut) setEnd(end int64, now time.Time) {
 }
 
 // lag returns how many offsets wait, and the age of the first message of them. If its timestamp is not known, it is as old as the time since
-// it was seen to wait. ok is false if the offsets are not known.
+// it was seen to wait. ok is false if the offsets are not known, or the committed one is not in the log: then the partition can't be opened.
 func (s *shut) lag(now time.Time) (messages int64, behind time.Duration, ok bool) {
 	committed := s.committed()
-	if committed < 0 || s.end < 0 {
+	if committed < 0 || s.end < committed {
 		return 0, 0, false
 	}
-	messages = max(s.end-committed, 0)
+	messages = s.end - committed
 	switch {
 	case messages == 0:
 	case s.nextAt.UnixMilli() >= 0 && committed <= s.next:
@@ -111,21 +111,26 @@ func (l *shutPartitions) opened(o *opening) { l.of(o, func(s *shut) { s.since = 
 func (l *shutPartitions) closed(o *opening, p *Partition) {
 	now, end := time.Now(), p.stream.End()
 	marked := p.tracker.Progress().Marked
-	at := p.timestampFrom(marked)
+	at := p.timestampAt(marked)
 	l.of(o, func(s *shut) {
 		s.since, s.tracker = now, p.tracker
 		s.next, s.nextAt = marked, at
+		if p.keepsItself { // what the program has stored meanwhile is read
+			s.start, s.tracker, s.nextAt = -1, nil, time.Time{}
+		}
 		if end >= 0 {
 			s.setEnd(end, now)
 		}
 	})
 }
 
-// gaveUp drops a partition, which is not this member's any more.
-func (l *shutPartitions) gaveUp(p kiel.Partition) {
+// gaveUp drops a partition whose claim has ended, unless it has another one by now.
+func (l *shutPartitions) gaveUp(p kiel.Partition, claim ownedClaim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.all, p)
+	if s := l.all[p]; s != nil && s.claim == claim {
+		delete(l.all, p)
+	}
 }
 
 // due returns the partitions whose ends are to be read, and those whose committed offsets are not known.
@@ -204,14 +209,15 @@ func (m *membership) watchShut(ctx context.Context) {
 	}
 }
 
-// timestampFrom returns the timestamp of the first message at offset or behind that p still has; zero if it has none.
-func (p *Partition) timestampFrom(offset int64) time.Time {
+// timestampAt returns the timestamp of the message at offset, if p still has it; or else of the first one that came, if that is behind.
+// It is zero if p has neither.
+func (p *Partition) timestampAt(offset int64) time.Time {
 	c := p.cursor.Load()
 	if c == nil {
 		return time.Time{}
 	}
 	for i := range c.messages {
-		if m := &c.messages[i]; m.Offset >= offset {
+		if m := &c.messages[i]; m.Offset == offset || m.Offset > offset && i == 0 && c.before == 0 {
 			return m.Timestamp
 		}
 	}

@@ -153,7 +153,7 @@ func TestPanics(t *testing.T) {
 		}
 		all := errors.Join(a.errors()...)
 		for _, want := range []string{
-			"ownership: callback panicked or ended its goroutine: Observer: observer of claimed", "goroutine: Observer: observer of released",
+			"ownership: callback panicked or ended its goroutine: Observer: observer of claimed", "goroutine: Observer: observer of releasing",
 			"ownership: u:0: partition not claimed: callback panicked or ended its goroutine: Accept: picky",
 			"ownership: t:0: handler returned while the partition is owned: callback panicked or ended its goroutine: handler of t:0: boom",
 			"ownership: callback panicked or ended its goroutine: handler of t:1: context canceled",

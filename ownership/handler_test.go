@@ -247,7 +247,7 @@ func TestLeave(t *testing.T) {
 		default:
 			t.Error("the allocator runs on")
 		}
-		w.wantEvents("a", "t:1", "joined claimed revoking released left")
+		w.wantEvents("a", "t:1", "joined claimed revoking releasing left")
 		if err := a.owner.Run(context.Background()); !errors.Is(err, kiel.ErrRunTwice) || err.Error() != "ownership: run was called before" {
 			t.Errorf("second run: %v", err)
 		}
@@ -376,7 +376,7 @@ func TestAllocatorFails(t *testing.T) {
 		if !errors.Is(a.err, taken) || time.Since(began) < 2*time.Second {
 			t.Errorf("run: %v after %v", a.err, time.Since(began))
 		}
-		w.wantEvents("a", "t:0", "joined claimed revoking released left")
+		w.wantEvents("a", "t:0", "joined claimed revoking releasing left")
 	})
 }
 

@@ -32,7 +32,7 @@ func TestHandOver(t *testing.T) {
 		if after := b.token("t:3"); after <= before {
 			t.Errorf("token %d after %d", after, before)
 		}
-		w.wantEvents("a", "t:3", "joined claimed revoking released")
+		w.wantEvents("a", "t:3", "joined claimed revoking releasing")
 		data, stat, _ := w.srv.Get(owners + "/t:3")
 		epoch, epochStat, _ := w.srv.Get(epochs + "/t:3")
 		if stat.Czxid != epochStat.Mzxid || stat.Czxid != b.token("t:3") || stat.EphemeralOwner != b.sessionID() {

@@ -32,7 +32,7 @@ func TestKeepComesAfterTheReleases(t *testing.T) {
 		if got := b.owned(); got != "" {
 			t.Errorf("b owns %q", got)
 		}
-		w.wantEvents("a", "t:0", "joined claimed revoking released left")
+		w.wantEvents("a", "t:0", "joined claimed revoking releasing left")
 	})
 }
 

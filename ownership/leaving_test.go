@@ -50,7 +50,7 @@ func TestPlanWhileTheMemberZnodeIsRemoved(t *testing.T) {
 		w.wantEvents("a", "t:0", "joined claimed")
 		close(gone)
 		<-a.done
-		w.wantEvents("a", "t:0", "joined claimed revoking released left")
+		w.wantEvents("a", "t:0", "joined claimed revoking releasing left")
 	})
 }
 

@@ -242,6 +242,9 @@ func (l *Log) follows(kindName string, k *kind, level slog.Level) bool {
 // line returns the line of an error that is due; stack says whether the error has a stack.
 func (k *kind) line(now time.Time, level slog.Level, stack bool) *line {
 	line := &line{first: !k.logged, count: k.unlogged, failing: len(k.abouts), lasts: now.Sub(k.since)}
+	if !line.first {
+		level = max(level, k.level)
+	}
 	k.level, k.logged, k.lastLine, k.unlogged, k.highest = level, true, now, 0, max(k.highest, level)
 	if line.traced = stack && line.first && (k.traced.IsZero() || now.Sub(k.traced) >= Interval); line.traced {
 		k.traced = now
@@ -314,11 +317,12 @@ func (l *Log) end(kindName string, k *kind) *ending {
 	l.failing.Add(-1)
 	now := time.Now()
 	l.keep(k.trouble(kindName, now))
-	end := &ending{now.Sub(k.since), k.count, k.logged && k.level < slog.LevelInfo}
+	end := &ending{now.Sub(k.since), k.count, k.level < slog.LevelInfo}
 	if k.logged {
 		return end
 	}
 	if k.postponed != nil {
+		end.quiet = k.postponed.level < slog.LevelInfo
 		k.postponed.end = end
 	}
 	return nil

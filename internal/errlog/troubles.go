@@ -1,8 +1,10 @@
 package errlog
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kielgo/kiel/status"
@@ -29,7 +31,7 @@ func Merge(lists ...[]status.Trouble) []status.Trouble {
 	slices.SortStableFunc(all, func(a, b status.Trouble) int {
 		switch {
 		case a.Until == nil && b.Until == nil:
-			return b.Since.Compare(a.Since)
+			return cmp.Or(b.Since.Compare(a.Since), strings.Compare(a.Kind, b.Kind))
 		case a.Until == nil:
 			return -1
 		case b.Until == nil:

@@ -80,7 +80,7 @@ func required() []string {
 		"log: name is held by another session, waiting for it to go", "log: own znode was deleted, joining again",
 		"log: own record was changed, joining again", "set changed",
 		"garbage in the set was repaired", "log: failed set",
-		"metric: kiel_claims_total result=conflict", "metric: kiel_claims_total result=timeout",
+		"metric: kiel_claims_total result=conflict", "metric: kiel_claims_total result=unknown",
 		"metric: kiel_rebalance_events_coalesced_total", "metric: kiel_claim_waits_overdue_total",
 		"metric: kiel_drain_timeouts_total", "metric: kiel_rebalances_total cause=manual",
 		"a message was in hand when the process stood still", "no trust when a message was to be processed",

@@ -1,0 +1,95 @@
+package consumer
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestReceivedWhenCaughtUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := trackedPartition(t, 0)
+		owned, revoke := context.WithCancelCause(p.ctx)
+		p.ctx, p.end = context.WithCancelCause(owned)
+		c := newClaimChannel(p, 4)
+		returned, fed := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(fed)
+			c.feed(owned, returned, func() {})
+		}()
+		is := func(when string, messages, bytes float64) {
+			t.Helper()
+			synctest.Wait()
+			c.count()
+			if m, b := testutil.ToFloat64(p.metrics.messages), testutil.ToFloat64(p.metrics.bytes); m != messages || b != bytes {
+				t.Errorf("%s: %v messages of %v bytes, want %v of %v", when, m, b, messages, bytes)
+			}
+		}
+		s.put(0, 1)
+		take(t, c, 0)
+		take(t, c, 1)
+		is("caught up 1", 2, 2)
+		s.put(2, 3, 4)
+		take(t, c, 2)
+		take(t, c, 3)
+		take(t, c, 4)
+		is("caught up 2", 5, 5)
+		revoke(errRevokedInTest)
+		<-fed
+		is("ended", 5, 5)
+	})
+}
+
+// A topic of which this member owns nothing any more is refused by nobody: it must not keep the trouble "member" for ever.
+func TestRefusalOfATopicThatWasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := tp("t", 0)
+		r := newRefusals("g", nil, 0, func(error) {})
+		released := r.claimed(p)
+		r.failed(p, errTopic)
+		released()
+		time.Sleep(24 * time.Hour)
+		if r.some() {
+			t.Error("a day after the partition was given up Kafka still refuses it")
+		}
+	})
+}
+
+// A handler that marks late: the first message that waits is in an older batch than the one at hand, so its age is not known.
+func TestAgeOfTheFirstThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := trackedPartition(t, 0)
+		s.put(0, 1)
+		p.next()
+		if at := p.timestampAt(0); at.IsZero() || !p.timestampAt(5).IsZero() {
+			t.Errorf("the first message is of %v", at)
+		}
+		p.next()
+		time.Sleep(time.Hour)
+		s.put(2, 3)
+		p.next()
+		if at := p.timestampAt(0); !at.IsZero() {
+			t.Errorf("the first message that waits is said to be of %v, an hour too late", at)
+		}
+	})
+}
+
+// A scrape finds the message that was taken from the batch and is not in the channel yet; then the partition ends.
+func TestCountedAndNeverReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := trackedPartition(t, 0)
+		c := newClaimChannel(p, 4)
+		s.put(0, 1)
+		if p.next() == nil { // as feed does, right before send
+			t.Fatal("none")
+		}
+		c.count()
+		c.empty() // send has found the context ended
+		if n := testutil.ToFloat64(p.metrics.messages); n != 0 {
+			t.Errorf("%v messages counted, none was received", n)
+		}
+	})
+}
