@@ -2,14 +2,11 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -19,10 +16,9 @@ import (
 
 // The bounds of questions to members.
 const (
-	askWait   = time.Second // until an answer begins, and again until it is read
-	maxAnswer = 16 << 20    // bytes
-	askers    = 256         // questions at a time, of all looks of an Inspector
-	readers   = 16          // answers that are read at a time
+	askWait = time.Second // until an answer begins, and again until it is read
+	askers  = 256         // questions at a time, of all looks of an Inspector
+	readers = 16          // answers that are read at a time, of each of which one element is in memory
 )
 
 // Answer says whether a member has answered.
@@ -71,8 +67,9 @@ func checkAddress(address string, local bool) error {
 	return nil
 }
 
-// ask asks the members that say where they answer. It returns what each has said, nil for those that did not answer.
-func (a *asker) ask(ctx context.Context, group string, members []status.Member) ([]*status.Group, []Answer) {
+// ask asks the members that say where they answer. It returns what each has said of the partitions that it holds, nil for those that did not
+// answer.
+func (a *asker) ask(ctx context.Context, group string, members []status.Member, of holders) ([]*status.Group, []Answer) {
 	said, answers := make([]*status.Group, len(members)), make([]Answer, len(members))
 	var all sync.WaitGroup
 	for first := range min(askers, len(members)) {
@@ -84,7 +81,7 @@ func (a *asker) ask(ctx context.Context, group string, members []status.Member) 
 					continue
 				}
 				var err error
-				if said[i], err = a.askOne(ctx, group, m); err != nil {
+				if said[i], err = a.askOne(ctx, group, m, of); err != nil {
 					answers[i].State, answers[i].Error = Failed, shown(err)
 					continue
 				}
@@ -123,7 +120,7 @@ func notEchoed(asking context.Context, err error) error {
 }
 
 // askOne asks one member. Members that hang cost a second each, but no room among the answers that are read.
-func (a *asker) askOne(ctx context.Context, group string, m *status.Member) (*status.Group, error) {
+func (a *asker) askOne(ctx context.Context, group string, m *status.Member, of holders) (*status.Group, error) {
 	if err := status.CheckAddr(m.StatusAddr); err != nil {
 		return nil, err
 	}
@@ -157,67 +154,14 @@ func (a *asker) askOne(ctx context.Context, group string, m *status.Member) (*st
 	}
 	defer func() { <-a.answers }()
 	timer.Reset(askWait)
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil {
-		return nil, notEchoed(asking, err)
+	g, err := readAnswer(response.Body, group, m.Name, of)
+	if err != nil && !isVerdict(err) {
+		err = notEchoed(asking, err)
 	}
-	return decoded(data, group, m.Name)
+	return g, err
 }
 
-// decoded returns what a member has answered.
-func decoded(data []byte, group, member string) (*status.Group, error) {
-	if len(data) > maxAnswer {
-		return nil, errors.New("the answer is too large")
-	}
-	var g status.Group
-	if json.Unmarshal(data, &g) != nil { // its error would show what was read
-		return nil, errors.New("the answer is no status of kiel")
-	}
-	if g.Version != status.Version || g.Group != group || g.Self == nil || g.Self.Name != member {
-		return nil, errors.New("the answer is of another group, member or version")
-	}
-	return trimmed(&g), nil
-}
-
-// The bounds of what is kept of an answer.
-const (
-	maxTroubles = 50               // troubles, disagreements and changes, each
-	maxAbout    = status.MaxListed // names in one of them
-)
-
-// trimmed returns what a member says of itself: whether it reaches Kafka, its own open partitions, its troubles, what it has found in
-// stored offsets, and when it has missed members. A thousand whole answers have no room.
-func trimmed(g *status.Group) *status.Group {
-	kept := &status.Group{Self: &status.Self{Kafka: g.Self.Kafka}}
-	for _, p := range g.Partitions {
-		if p.Offsets != nil || p.WaitsFor != "" {
-			kept.Partitions = append(kept.Partitions, status.Partition{
-				Topic: strings.Clone(status.Shown(p.Topic)), Partition: p.Partition, Offsets: p.Offsets, WaitsFor: status.ShownText(p.WaitsFor),
-			})
-		}
-	}
-	for _, t := range g.Troubles[:min(len(g.Troubles), maxTroubles)] {
-		t.Kind, t.Last, t.About = strings.Clone(status.Shown(t.Kind)), status.ShownText(t.Last), namesOf(t.About)
-		kept.Troubles = append(kept.Troubles, t)
-	}
-	for _, d := range g.Disagreements {
-		if len(kept.Disagreements) < maxTroubles && (d.Kind == status.TwoTrees || d.Kind == status.NewerOwner) {
-			kept.Disagreements = append(kept.Disagreements, status.Disagreement{Kind: d.Kind, Names: namesOf(d.Names)})
-		}
-	}
-	for _, c := range g.Changes[:min(len(g.Changes), maxTroubles)] {
-		if len(c.Gone) > 0 {
-			kept.Changes = append(kept.Changes, status.Change{At: c.At, Gone: namesOf(c.Gone)})
-		}
-	}
-	return kept
-}
-
-// namesOf returns copies of a few names: the rest of the answer is not kept with them.
-func namesOf(names []string) []string {
-	few := make([]string, min(len(names), maxAbout))
-	for i := range few {
-		few[i] = strings.Clone(status.Shown(names[i]))
-	}
-	return few
+// isVerdict returns whether an error of readAnswer is about what was read, and not of the connection.
+func isVerdict(err error) bool {
+	return errors.Is(err, errTooLarge) || errors.Is(err, errNoStatus) || errors.Is(err, errOther)
 }

@@ -48,7 +48,7 @@ func TestHostileMembers(t *testing.T) {
 			server := httptest.NewServer(tc.answer)
 			defer server.Close()
 			began := time.Now()
-			said, answers := newAsker(true).ask(t.Context(), "g", []status.Member{{Name: "m", StatusAddr: server.URL}})
+			said, answers := newAsker(true).ask(t.Context(), "g", []status.Member{{Name: "m", StatusAddr: server.URL}}, nil)
 			if name == "too large" { // or too slow
 				if said[0] != nil || answers[0].Error == "" {
 					t.Errorf("%+v", answers)
@@ -64,7 +64,7 @@ func TestHostileMembers(t *testing.T) {
 			if name != "good" {
 				return
 			}
-			_, answers = newAsker(false).ask(t.Context(), "g", []status.Member{{Name: "m", StatusAddr: server.URL}})
+			_, answers = newAsker(false).ask(t.Context(), "g", []status.Member{{Name: "m", StatusAddr: server.URL}}, nil)
 			if !strings.Contains(answers[0].Error, errLocal.Error()) {
 				t.Errorf("a loopback address: %+v", answers)
 			}
@@ -117,7 +117,7 @@ func TestMembersThatHang(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	began := time.Now()
-	said, got := newAsker(true).ask(ctx, "g", members)
+	said, got := newAsker(true).ask(ctx, "g", members, nil)
 	if took := time.Since(began); took > patience-2*time.Second {
 		t.Errorf("it took %v", took)
 	}

@@ -17,7 +17,11 @@ import (
 func (l *look) askMembers(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.in.from.Wait, errLate)
 	defer cancel()
-	l.said, l.report.Answers = l.in.asker.ask(ctx, l.group, l.report.Members)
+	of := make(holders, len(l.report.Partitions))
+	for _, p := range l.report.Partitions {
+		of[id(p)] = cmp.Or(p.Owner, p.Planned)
+	}
+	l.said, l.report.Answers = l.in.asker.ask(ctx, l.group, l.report.Members, of)
 	l.takeOver()
 }
 
