@@ -26,11 +26,14 @@ type Answer struct {
 	Member string      `json:"member"`
 	State  SourceState `json:"state"`
 	Error  string      `json:"error,omitempty"` // why it did not answer; "auth" if it asks for a login
+	// Silent says that nothing answered in its place: no connection could be made, or nothing came in time.
+	Silent bool `json:"silent,omitempty"`
 }
 
 var (
 	errLocal = errors.New("the address is this machine's or this link's: not asked without --local-members")
 	errAuth  = errors.New("auth")
+	errFull  = errors.New("there was no time left to ask")
 )
 
 // asker asks members for their status.
@@ -82,7 +85,7 @@ func (a *asker) ask(ctx context.Context, group string, members []status.Member, 
 				}
 				var err error
 				if said[i], err = a.askOne(ctx, group, m, of); err != nil {
-					answers[i].State, answers[i].Error = Failed, shown(err)
+					answers[i].State, answers[i].Error, answers[i].Silent = Failed, shown(err), isSilence(ctx, err)
 					continue
 				}
 				answers[i].State = OK
@@ -93,13 +96,19 @@ func (a *asker) ask(ctx context.Context, group string, members []status.Member, 
 	return said, answers
 }
 
+// isSilence returns whether an error of askOne is that nothing answered, though there was the time to.
+func isSilence(ctx context.Context, err error) bool {
+	var dial *net.OpError
+	return errors.Is(err, errLate) && ctx.Err() == nil || errors.As(err, &dial)
+}
+
 // take waits for room in a channel, until ctx ends.
 func take(ctx context.Context, room chan struct{}) error {
 	select {
 	case room <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return errLate
+		return errFull
 	}
 }
 

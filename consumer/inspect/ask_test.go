@@ -58,6 +58,9 @@ func TestHostileMembers(t *testing.T) {
 			if (said[0] != nil) != (tc.want == "") || !strings.Contains(answers[0].Error, tc.want) || strings.Contains(answers[0].Error, evil) {
 				t.Errorf("%+v", answers)
 			}
+			if answers[0].Silent != (name == "never") {
+				t.Errorf("silent: %+v", answers)
+			}
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("it took %v", took)
 			}

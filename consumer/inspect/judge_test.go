@@ -122,6 +122,62 @@ func TestUnknownOffsets(t *testing.T) {
 	}
 }
 
+// A member that answers something is neither gone nor stopped, and is not to be left alone.
+func TestMembersThatAnswerAreNotSilent(t *testing.T) {
+	is := status.Partition{State: status.Owned, Owner: "c2", Token: 7}
+	for _, tc := range []struct {
+		answer Answer
+		silent bool
+		want   string
+	}{
+		{Answer{Error: errAuth.Error()}, false, "wants a login"},
+		{Answer{Error: "HTTP status 503"}, false, "it answers: HTTP status 503"},
+		{Answer{Error: errLocal.Error()}, false, "stands still"},
+		{Answer{Error: errFull.Error()}, false, "stands still"},
+		{Answer{Error: errLate.Error(), Silent: true}, true, "does not answer"},
+	} {
+		l := seen(is, is, [2]int64{5, 5}, [2]int64{8, 9})
+		tc.answer.Member, tc.answer.State = "c2", Failed
+		l.report.Answers = []Answer{tc.answer}
+		l.findPartitions()
+		f := l.report.Findings[0]
+		if !strings.Contains(f.Text, tc.want) || strings.Contains(f.Text, "does not answer") != tc.silent || strings.Contains(f.Do, "needs nothing") != tc.silent {
+			t.Errorf("%+v: %s / %s", tc.answer, f.Text, f.Do)
+		}
+	}
+}
+
+// Partitions of which no offset is stored, or one that is no place in the log, are not well.
+func TestOffsetsThatSayNothing(t *testing.T) {
+	is := status.Partition{State: status.Owned, Owner: "c2", Token: 7}
+	for _, tc := range []struct {
+		committed, end [2]int64
+		own            *status.Offsets
+		want           Kind
+	}{
+		{[2]int64{-1, -1}, [2]int64{100, 200}, nil, ProgressUnknown},
+		{[2]int64{-1, -1}, [2]int64{100, 200}, &status.Offsets{Uncommitted: 7}, ProgressUnknown},
+		{[2]int64{-1, -1}, [2]int64{100, 200}, &status.Offsets{}, ""}, // its program keeps offsets
+		{[2]int64{-1, -1}, [2]int64{0, 0}, nil, ""},
+		{[2]int64{-1, 5}, [2]int64{9, 9}, nil, ""},
+		{[2]int64{1000, 1000}, [2]int64{50, 80}, nil, OffsetAstray},
+		{[2]int64{60, 60}, [2]int64{50, 80}, nil, ""},
+	} {
+		l := seen(is, is, tc.committed, tc.end)
+		l.report.Partitions[0].Offsets, l.report.Claims = tc.own, true
+		l.findPartitions()
+		got := l.report.Partitions[0].Fault
+		if got != tc.want || tc.want != "" && (len(l.report.Findings) != 1 || l.report.Verdict() == "all well") {
+			t.Errorf("committed %v, end %v: %q, %+v", tc.committed, tc.end, got, l.report.Findings)
+		}
+	}
+	l := seen(is, is, [2]int64{5, 5}, [2]int64{5, 5})
+	l.report.Partitions[0].Kafka.otherTopic = true
+	if l.findPartitions(); len(l.report.Findings) != 1 || !strings.Contains(l.report.Findings[0].Text, "deleted") {
+		t.Errorf("of another topic: %+v", l.report.Findings)
+	}
+}
+
 // A shift is not carried over to the other end.
 func TestShiftOverflows(t *testing.T) {
 	for _, tc := range [][3]int64{{5, math.MaxInt64, math.MaxInt64}, {5, -7, -2}, {5, math.MinInt64, math.MinInt64 + 5}, {5, 7, 12}} {

@@ -74,14 +74,14 @@ type glance struct {
 	exact  map[kiel.Partition]bool      // whose time is that of the message to the millisecond
 }
 
-// waiting returns how many messages of a partition wait; -1 if that is not known.
+// waiting returns how many messages of a partition wait; -1 if that is not known, as if the stored offset is beyond the end.
 func (g *glance) waiting(p kiel.Partition) int64 {
 	s, stored := g.stored[p]
 	end, ok := g.ends[p]
-	if !stored || !ok || s.Err != nil || end.err != nil || s.Offset < 0 || end.offset < 0 {
+	if !stored || !ok || s.Err != nil || end.err != nil || s.Offset < 0 || end.offset < s.Offset {
 		return -1
 	}
-	return max(end.offset-s.Offset, 0)
+	return end.offset - s.Offset
 }
 
 // sum returns how many messages wait in all partitions of which that is known, and since when the first of them; -1 if it is known of none.
@@ -319,6 +319,8 @@ func (l *look) merge(g *glance) {
 		}
 		if stored && s.Err == nil {
 			o.Committed, o.Token = s.Offset, s.Token
+			topic := l.known[tp.Topic].ID
+			o.otherTopic = s.TopicID != (sarama.Uuid{}) && topic != (sarama.Uuid{}) && s.TopicID != topic
 			if s.Place.Tree != (offsets.ID{}) {
 				o.Tree = s.Place.Tree.String()
 			}

@@ -14,6 +14,7 @@ import (
 type byMember struct {
 	kind   Kind
 	member string
+	none   bool // no offset is stored that counts: such partitions have a text of their own
 }
 
 // findPartitions finds partitions that nobody owns, that stand still, that fall behind, and of which that is not known.
@@ -26,9 +27,9 @@ func (l *look) findPartitions() {
 		}
 		if kind := l.judge(p); kind != "" {
 			l.report.Partitions[i].Fault = kind
-			key := byMember{kind, cmp.Or(p.Owner, p.Planned)}
+			key := byMember{kind, cmp.Or(p.Owner, p.Planned), p.Kafka != nil && (p.Kafka.Committed < 0 || p.Kafka.otherTopic)}
 			if kind == OtherTree {
-				key.member = "" // one finding of all members
+				key = byMember{kind: kind} // one finding of all members
 			}
 			groups[key] = append(groups[key], p)
 		}
@@ -70,6 +71,10 @@ func (l *look) judge(p Partition) Kind {
 		return OtherTree
 	case p.Token > 0 && p.Kafka.Token > p.Token && p.Kafka.Tree == l.report.Tree && (l.before == nil || l.before.stored[id(p)].Token > p.Token):
 		return NewerOwner
+	case l.astray(p):
+		return OffsetAstray
+	case l.neverCommitted(p) && !l.told[id(p)]:
+		return ProgressUnknown
 	case !l.waits(p) || l.told[id(p)]:
 		return ""
 	}
@@ -84,6 +89,29 @@ func (l *look) judge(p Partition) Kind {
 	default:
 		return ""
 	}
+}
+
+// astray returns whether the stored offset was no place in the partition's log at both looks: it is beyond the end, or that of a topic of
+// this name that was deleted.
+func (l *look) astray(p Partition) bool {
+	if l.before == nil || p.Kafka.Committed < 0 || p.Kafka.End < 0 {
+		return false
+	}
+	was, end := l.before.stored[id(p)], l.before.ends[id(p)]
+	if was.Err != nil || end.err != nil || was.Offset != p.Kafka.Committed {
+		return false
+	}
+	return p.Kafka.otherTopic && p.Kafka.End > 0 || p.Kafka.Committed > p.Kafka.End && was.Offset > end.offset && end.offset >= 0
+}
+
+// neverCommitted returns whether there are messages and no stored offset at both looks, though a member stores the one at which it starts. It
+// may be one whose program keeps offsets itself: then the member says, if it answers, that none is uncommitted.
+func (l *look) neverCommitted(p Partition) bool {
+	if l.before == nil || l.refused != nil || p.Kafka.Committed >= 0 || p.Kafka.Error != "" || p.Kafka.End <= 0 {
+		return false
+	}
+	was, ok := l.before.stored[id(p)]
+	return ok && was.Err == nil && was.Offset < 0 && (p.Offsets == nil || p.Offsets.Uncommitted > 0)
 }
 
 // waits returns whether messages waited at the first of two looks, and how far the partition has come is known at both.
@@ -148,7 +176,7 @@ func (l *look) say(f *Finding, ps []Partition) {
 	first := ps[0]
 	switch f.Kind {
 	case StandsStill:
-		f.Text = fmt.Sprintf("stands still in %s at offset %d", f.Member, first.Kafka.Committed) + l.hints(f.Member, ps)
+		f.Text = fmt.Sprintf("stands still in %s at offset %d", f.Member, first.Kafka.Committed) + l.hints(f.Member, ps) + l.refusal(f.Member)
 		f.Do = "keep a goroutine dump of " + f.Member + " and the end of its log (kind=handler: its handler fails), then restart it"
 		f.Runbook = "kielhandlerstuck"
 		if l.silent(f.Member) {
@@ -167,6 +195,16 @@ func (l *look) say(f *Finding, ps []Partition) {
 		}
 		f.Do, f.Runbook = "look again for longer: what stays the same is stuck", "kielhandlerstuck"
 		f.Command = l.command("doctor", "--window", "2m")
+		if first.State == status.Owned && first.Kafka.Committed < 0 {
+			f.Text = "no offset is stored, though there are messages: " + f.Member + " can't commit, or its program keeps offsets itself" + l.refusal(f.Member)
+			f.Do, f.Runbook = "look for kind=commit in the log of "+f.Member, "kielcommitsstalled"
+		}
+	case OffsetAstray:
+		f.Text = fmt.Sprintf("the stored offset %d is beyond the log's end %d: %s gets no message until the log has grown to it", first.Kafka.Committed, first.Kafka.End, f.Member)
+		if first.Kafka.otherTopic {
+			f.Text = fmt.Sprintf("the stored offset %d is of a topic of this name that was deleted, and %s has committed none since", first.Kafka.Committed, f.Member)
+		}
+		f.Do, f.Runbook = "look at the log of "+f.Member+"; if it does not go on, stop the members and reset the offset (kiel offsets reset)", "kielhandlerstuck"
 	case NoOwner:
 		l.sayUnowned(f, first)
 	case OtherTree:
@@ -234,9 +272,22 @@ func (l *look) hints(member string, ps []Partition) (text string) {
 	}
 }
 
-// silent returns whether a member was asked and has not answered.
+// silent returns whether a member was asked, and nothing has answered.
 func (l *look) silent(member string) bool {
-	return slices.ContainsFunc(l.report.Answers, func(a Answer) bool { return a.Member == member && a.State == Failed && a.Error != errLocal.Error() })
+	return slices.ContainsFunc(l.report.Answers, func(a Answer) bool { return a.Member == member && a.State == Failed && a.Silent })
+}
+
+// refusal returns with what a member has answered that was not its status, "" if it has not.
+func (l *look) refusal(member string) string {
+	i := slices.IndexFunc(l.report.Answers, func(a Answer) bool { return a.Member == member && a.State == Failed && !a.Silent })
+	switch {
+	case i < 0 || l.report.Answers[i].Error == errLocal.Error() || l.report.Answers[i].Error == errFull.Error():
+		return ""
+	case l.report.Answers[i].Error == errAuth.Error():
+		return "; it answers, but wants a login"
+	default:
+		return "; asked for its status, it answers: " + l.report.Answers[i].Error
+	}
 }
 
 // since returns since when a partition does not go on: when its first waiting message was written, or its owner claimed it if that was later.

@@ -73,13 +73,15 @@ type Partition struct {
 type Offsets struct {
 	Committed int64      `json:"committed"`
 	End       int64      `json:"end"`
-	Waiting   int64      `json:"waiting"`                  // End - Committed
+	Waiting   int64      `json:"waiting"`                  // End - Committed; -1 if Committed is beyond End
 	Oldest    *time.Time `json:"oldest_waiting,omitempty"` // the timestamp of the first message that waits
 	Moved     int64      `json:"moved"`                    // by how much Committed has grown in the Window
 	Written   int64      `json:"written"`                  // by how much End has grown in the Window
 	Token     int64      `json:"token,omitempty"`          // the fencing token of the claim that has committed
 	Tree      string     `json:"tree,omitempty"`           // the tree in which the commit was made
 	Error     string     `json:"error,omitempty"`
+
+	otherTopic bool // Committed is of a topic of this name that was deleted
 }
 
 // Finding is something that is wrong with a group, or that somebody who looks for a fault should know.
@@ -129,6 +131,7 @@ const (
 	NewerOwner           Kind = "newer-owner"      // Objects are partitions whose offsets a later owner has committed
 	SiblingChroot        Kind = "sibling-chroot"   // Objects are chroots with a group of this name
 	OffsetsUnknown       Kind = "offsets-unknown"  // Objects are partitions of which Kafka does not say how far they are
+	OffsetAstray         Kind = "offset-astray"    // Objects are partitions of Member whose stored offset is beyond the end, or of a deleted topic
 	ACLsDiffer           Kind = "acls-differ"      // Objects are znodes
 	HandlerStuck         Kind = "handler-stuck"    // Objects are partitions of Member, which says so itself; likewise the next two
 	HandlerFailing       Kind = "handler-failing"
