@@ -183,6 +183,18 @@ func TestCommandsHaveTheFlags(t *testing.T) {
 	if want := "kiel describe demo --wait 7s --zookeeper " + w.hosts + "/other"; i < 0 || report.Findings[i].Command != want {
 		t.Errorf("want %s: %+v", want, report.Findings)
 	}
-	r = command(t.Context(), "doctor", "none", "--window", "1ms", "--no-kafka", "--zookeeper", w.hosts+"/a b")
-	r.wants(t, exitFailed, "run: kiel groups --no-kafka --zookeeper '"+w.hosts+"/a b'\n")
+	r = command(t.Context(), "doctor", "none", "--window", "1ms", "--no-members=false", "--no-kafka", "--zookeeper", w.hosts+"/a b")
+	r.wants(t, exitFailed, "run: kiel groups --no-members=false --no-kafka --zookeeper '"+w.hosts+"/a b'\n")
+}
+
+// A group whose first member joins between the looks is there.
+func TestGroupThatComesBetweenLooks(t *testing.T) {
+	w := newWorld(t)
+	done := make(chan result)
+	go func() { done <- w.kiel("doctor", "demo", "--window", "3s") }()
+	time.Sleep(time.Second)
+	create(t, w.zk, "/kiel/groups/demo/members/c1", "")
+	if r := <-done; strings.Contains(r.out, "no group of this name") {
+		t.Errorf("%s", r.out)
+	}
 }

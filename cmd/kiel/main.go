@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 func given(ctx *kong.Context) (flags []string) {
 	for _, path := range ctx.Path {
 		f := path.Flag
-		if f == nil || path.Resolved || !slices.Contains(ctx.Model.Flags, f) || slices.Contains(flags, "--"+f.Name) {
+		if f == nil || path.Resolved || !slices.Contains(ctx.Model.Flags, f) || slices.Contains(flags, "--"+f.Name) || slices.Contains(flags, "--"+f.Name+"=false") {
 			continue
 		}
 		switch f.Name {
@@ -92,6 +92,10 @@ func given(ctx *kong.Context) (flags []string) {
 		}
 		switch value := f.Target.Interface().(type) {
 		case bool:
+			if !value {
+				flags = append(flags, "--"+f.Name+"=false")
+				continue
+			}
 			flags = append(flags, "--"+f.Name)
 		case []string:
 			flags = append(flags, "--"+f.Name, strings.Join(value, ","))

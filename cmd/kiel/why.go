@@ -37,7 +37,7 @@ func (c *whyCmd) Run(a *app) error {
 	}
 	answer := whyAnswer{Version: inspect.Version, Group: c.Group, Partition: report.Partitions[i], Findings: []inspect.Finding{}}
 	for _, f := range report.Findings {
-		if slices.ContainsFunc([]string{tp.String(), tp.Topic, answer.Partition.Owner}, func(s string) bool { return slices.Contains(f.Objects, s) }) {
+		if slices.ContainsFunc([]string{tp.String(), tp.Topic, answer.Partition.Owner}, f.Concerns) {
 			answer.Findings = append(answer.Findings, f)
 		}
 	}

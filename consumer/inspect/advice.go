@@ -60,7 +60,7 @@ func (l *look) findDisagreements() {
 			f.Waiting, _ = l.sum(func(p Partition) bool { return p.State == status.Free })
 			f.Since = cmp.Or(l.began(nil, "allocation"), l.joined(d.Names))
 			f.Text = l.mismatch(d.Names)
-			f.Command = l.command("describe", "--section", "members")
+			f.Command = l.commandWith("describe", slices.Concat([]string{"--section", "members"}, l.flags))
 		case status.PersistentMember, status.UnreadableRecord, status.OtherCluster:
 			f.Since = l.joined(d.Names)
 		default:

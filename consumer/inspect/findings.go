@@ -36,13 +36,15 @@ func (l *look) find() {
 	})
 }
 
-// add adds a finding about objects, which it cuts to the limits.
+// add adds a finding about objects, of which it lists a few.
 func (l *look) add(f Finding, objects ...string) {
 	f.Severity = cmp.Or(f.Severity, Problem)
-	f.Objects, f.More = []string{}, max(len(objects)-status.MaxListed, 0)
-	for _, o := range objects[:len(objects)-f.More] {
-		f.Objects = append(f.Objects, status.Shown(o))
+	f.all = make([]string, len(objects))
+	for i, o := range objects {
+		f.all[i] = status.Shown(o)
 	}
+	few := min(len(objects), status.MaxListed)
+	f.Objects, f.More = f.all[:few:few], len(objects)-few
 	if f.Runbook != "" {
 		f.Runbook = runbooks + f.Runbook
 	}
@@ -51,7 +53,16 @@ func (l *look) add(f Finding, objects ...string) {
 
 // command returns a command of kiel about the group, with its arguments and the flags that lead to its sources.
 func (l *look) command(name string, args ...string) string {
-	return words(slices.Concat([]string{"kiel", name, l.group}, args, l.flags))
+	return l.commandWith(name, l.flags, args...)
+}
+
+// commandWith returns a command of kiel about the group, with these flags. Names that begin as flags do stand behind "--".
+func (l *look) commandWith(name string, flags []string, args ...string) string {
+	args = slices.Concat([]string{l.group}, args)
+	if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") }) {
+		return words(slices.Concat([]string{"kiel", name}, flags, []string{"--"}, args))
+	}
+	return words(slices.Concat([]string{"kiel", name}, args, flags))
 }
 
 // commandIn returns a command of kiel about the group of this name in another chroot.
@@ -63,7 +74,7 @@ func (l *look) commandIn(chroot, name string) string {
 	} else {
 		flags = append(flags, "--zookeeper", at)
 	}
-	return words(slices.Concat([]string{"kiel", name, l.group}, flags))
+	return l.commandWith(name, flags)
 }
 
 // words returns a command line.

@@ -135,6 +135,9 @@ func (f *following) compare(before, now *status.Group) {
 			c.Kind = Blocked
 		default:
 			c.Kind, c.At, c.From = Freed, now.At, old.Owner
+			if c.From == "" { // nobody has owned it yet, or its claim's place is free again
+				continue
+			}
 		}
 		changes = append(changes, c)
 	}

@@ -178,6 +178,88 @@ func TestOffsetsThatSayNothing(t *testing.T) {
 	}
 }
 
+// A member's trouble, as a former owner's, hides nothing of the partitions of others.
+func TestTroublesOfOthersHideNothing(t *testing.T) {
+	is := status.Partition{State: status.Owned, Owner: "c2", Token: 7}
+	for member, want := range map[string]int{"c2": 0, "former": 1} {
+		l := seen(is, is, [2]int64{5, 5}, [2]int64{8, 9})
+		l.report.Members[0].Name = member
+		l.said = []*status.Group{{Self: &status.Self{}, Troubles: []status.Trouble{{Kind: "handler", Since: time.Now(), About: []string{"t:0"}}}}}
+		l.findHandlers()
+		l.findPartitions()
+		n := 0
+		for _, f := range l.report.Findings {
+			if f.Kind == StandsStill {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("a trouble of %s: %+v", member, l.report.Findings)
+		}
+	}
+}
+
+// A finding about many partitions lists a few, and is about the others too.
+func TestFindingsConcernAll(t *testing.T) {
+	l := seen(status.Partition{}, status.Partition{}, [2]int64{}, [2]int64{})
+	l.report.Partitions, l.before, l.report.Tree = nil, nil, "mine"
+	for i := range int32(30) {
+		p := status.Partition{Topic: "t", Partition: i, State: status.Owned, Owner: "c2"}
+		l.report.Partitions = append(l.report.Partitions, Partition{Partition: p, Kafka: &Offsets{Tree: "other", End: 9, Committed: 5}})
+	}
+	l.findPartitions()
+	f := l.report.Findings[0]
+	if len(f.Objects) != status.MaxListed || f.More != 10 || !f.Concerns("t:29") || !f.Concerns("t:0") || f.Concerns("t:30") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A partition that was just added to the set had no owner that it could lose.
+func TestNewPartitionsAreNotFreed(t *testing.T) {
+	f := &following{show: func(c Change) { t.Errorf("%+v", c) }}
+	f.compare(&status.Group{}, &status.Group{Partitions: []status.Partition{{Topic: "t", State: status.Free}}})
+}
+
+// A name that begins as a flag is none.
+func TestCommandsOfNamesLikeFlags(t *testing.T) {
+	l := &look{group: "g", flags: []string{"--zookeeper", "zk:2181"}}
+	if got := l.command("why", "t:0"); got != "kiel why g t:0 --zookeeper zk:2181" {
+		t.Error(got)
+	}
+	if got := l.command("why", "-x:0"); got != "kiel why --zookeeper zk:2181 -- g -x:0" {
+		t.Error(got)
+	}
+}
+
+// Two looks find the times of the same partitions, if there are more than can be asked for.
+func TestTimesAreOfTheSamePartitions(t *testing.T) {
+	late := func(first int32) map[kiel.Partition]int64 {
+		all := map[kiel.Partition]int64{}
+		for i := range int32(maxSearched + 500) {
+			all[kiel.Partition{Topic: "t", ID: first + i}] = 1
+		}
+		return all
+	}
+	l, one, two := seen(status.Partition{}, status.Partition{}, [2]int64{}, [2]int64{}), late(100), late(0)
+	l.before = nil
+	if left := l.fewest(one); left != 500 || len(one) != maxSearched {
+		t.Fatalf("%d are left out, %d are asked for", left, len(one))
+	}
+	l.before = &glance{times: map[kiel.Partition]time.Time{}}
+	for p := range one {
+		l.before.times[p] = time.Now()
+	}
+	l.untimed = l.fewest(two)
+	for p := range one {
+		if _, ok := two[p]; !ok {
+			t.Fatalf("%v has a time at the first look alone", p)
+		}
+	}
+	if l.merge(&glance{}); len(l.report.Kafka.Missed) != 1 {
+		t.Errorf("missed %v", l.report.Kafka.Missed)
+	}
+}
+
 // A shift is not carried over to the other end.
 func TestShiftOverflows(t *testing.T) {
 	for _, tc := range [][3]int64{{5, math.MaxInt64, math.MaxInt64}, {5, -7, -2}, {5, math.MinInt64, math.MinInt64 + 5}, {5, 7, 12}} {

@@ -158,7 +158,7 @@ func (k *kafka) ends(ctx context.Context, ps []kiel.Partition) (map[kiel.Partiti
 
 // The bounds of the search for the times of messages.
 const (
-	maxSearched = 1000 // partitions
+	maxSearched = 1000 // partitions; see look.fewest
 	maxRounds   = 24   // requests to each leader
 )
 
@@ -185,9 +185,6 @@ func (s *searched) near() int64 {
 func (k *kafka) times(ctx context.Context, at map[kiel.Partition]int64, coarse map[kiel.Partition]bool, now time.Time) map[kiel.Partition]time.Time {
 	out, open := map[kiel.Partition]time.Time{}, map[kiel.Partition]*searched{}
 	for p, offset := range at {
-		if len(open) == maxSearched {
-			break
-		}
 		open[p] = &searched{offset: offset, lo: 0, hi: now.UnixMilli() + 1, now: now.UnixMilli(), coarse: coarse[p]}
 	}
 	for age := time.Second.Milliseconds(); age < now.UnixMilli(); age *= 8 { // how old are they, roughly?

@@ -53,6 +53,7 @@ type look struct {
 	acls     []string                // znodes whose ACL is not that of the group's znode
 	noGroup  error
 	denied   bool    // ZooKeeper refuses the group's znodes to this user
+	untimed  int     // of how many partitions the last look did not ask since when messages wait, as there were too many
 	refused  error   // why Kafka does not show the group's offsets
 	alone    *glance // what Kafka has of the group if ZooKeeper has not answered
 }
@@ -148,6 +149,7 @@ func id(p Partition) kiel.Partition { return kiel.Partition{Topic: p.Topic, ID: 
 // zooKeeper reads the group's znodes. It returns when.
 func (l *look) zooKeeper(ctx context.Context) time.Time {
 	at, r := time.Now(), l.report
+	l.noGroup, l.denied, r.Tree = nil, false, ""
 	var g *status.Group
 	err := l.in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
 		exists, stat, err := inc.Exists(ctx, groupPath(l.group))
@@ -164,6 +166,7 @@ func (l *look) zooKeeper(ctx context.Context) time.Time {
 	switch {
 	case errors.Is(err, allocator.ErrNoGroup):
 		r.ZooKeeper.State, l.noGroup = OK, err
+		r.Members, r.Disagreements, r.Partitions = []status.Member{}, []status.Disagreement{}, []Partition{}
 		return at
 	case err != nil:
 		r.ZooKeeper, l.denied = Source{State: Failed, Error: shown(err)}, errors.Is(err, session.ErrNoAuth)
@@ -333,6 +336,9 @@ func (l *look) merge(g *glance) {
 			o.Moved, o.Written = o.Committed-b.stored[tp].Offset, o.End-b.ends[tp].offset
 		}
 		p.Kafka = o
+	}
+	if l.untimed > 0 {
+		l.report.Kafka.Missed = append(l.report.Kafka.Missed, fmt.Sprintf("since when messages wait, of %d partitions beyond %d", l.untimed, maxSearched))
 	}
 	if l.refused != nil {
 		l.report.Kafka.Missed = append(l.report.Kafka.Missed, "the group's offsets: "+shown(l.refused))

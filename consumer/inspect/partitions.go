@@ -194,7 +194,7 @@ func (l *look) say(f *Finding, ps []Partition) {
 				l.opts.Window.Seconds(), f.Member)
 		}
 		f.Do, f.Runbook = "look again for longer: what stays the same is stuck", "kielhandlerstuck"
-		f.Command = l.command("doctor", "--window", "2m")
+		f.Command = l.commandWith("doctor", slices.Concat([]string{"--window", "2m"}, l.flags))
 		if first.State == status.Owned && first.Kafka.Committed < 0 {
 			f.Text = "no offset is stored, though there are messages: " + f.Member + " can't commit, or its program keeps offsets itself" + l.refusal(f.Member)
 			f.Do, f.Runbook = "look for kind=commit in the log of "+f.Member, "kielcommitsstalled"

@@ -98,6 +98,8 @@ type Finding struct {
 	Do      string     `json:"do,omitempty"`
 	Command string     `json:"command,omitempty"` // the command of kiel that mends it, or that shows more; it ends with Sources.Flags
 	Runbook string     `json:"runbook,omitempty"` // the address of the runbook
+
+	all []string // Objects and those besides
 }
 
 // Severity is how bad a Finding is.

@@ -152,7 +152,7 @@ func (l *look) addFailing(member string, t status.Trouble) {
 	f.Waiting, _ = l.sum(func(p Partition) bool { return p.Owner == member && slices.Contains(t.About, id(p).String()) })
 	for _, about := range t.About {
 		if p, err := kiel.ParsePartition(about); err == nil {
-			l.told[p] = true
+			l.told[p] = l.told[p] || l.owns(member, p) // nobody speaks for the partitions of others
 			f.Command = cmp.Or(f.Command, l.command("why", about))
 		}
 	}
@@ -161,6 +161,11 @@ func (l *look) addFailing(member string, t status.Trouble) {
 		objects = []string{member}
 	}
 	l.add(f, objects...)
+}
+
+// owns returns whether a member owns a partition.
+func (l *look) owns(member string, tp kiel.Partition) bool {
+	return slices.ContainsFunc(l.report.Partitions, func(p Partition) bool { return p.Owner == member && id(p) == tp })
 }
 
 // saidTrouble is a trouble of a member.
@@ -252,7 +257,7 @@ func (l *look) isFound(t status.Trouble) bool {
 			return true
 		}
 		return slices.Contains(tellsOfObjects(f.Kind), t.Kind) && slices.ContainsFunc(t.About, func(about string) bool {
-			return slices.ContainsFunc(f.Objects, func(o string) bool { return concerns(about)(o) || concerns(o)(about) })
+			return slices.ContainsFunc(f.all, func(o string) bool { return concerns(about)(o) || concerns(o)(about) })
 		})
 	})
 }

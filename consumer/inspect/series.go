@@ -273,6 +273,7 @@ func (l *look) findTimes(ctx context.Context, k *kafka, g *glance, ps []kiel.Par
 	for _, p := range going[:min(len(going), maxCoarse)] {
 		late[p], coarse[p] = g.stored[p].Offset, true
 	}
+	l.untimed = l.fewest(late)
 	g.times = k.times(ctx, late, coarse, g.at)
 	for p := range g.times {
 		if !coarse[p] {
@@ -280,6 +281,29 @@ func (l *look) findTimes(ctx context.Context, k *kafka, g *glance, ps []kiel.Par
 		}
 	}
 	maps.Copy(g.times, known)
+}
+
+// fewest leaves out partitions whose times are too many to be found, and returns how many. It keeps those whose times the look knows that this
+// one is compared with, then the first by topic and number, so that two looks find times of the same.
+func (l *look) fewest(late map[kiel.Partition]int64) (left int) {
+	if len(late) <= maxSearched {
+		return 0
+	}
+	unknown := func(p kiel.Partition) int {
+		if l.before != nil {
+			if _, ok := l.before.times[p]; ok {
+				return 0
+			}
+		}
+		return 1
+	}
+	all := slices.SortedFunc(maps.Keys(late), func(a, b kiel.Partition) int {
+		return cmp.Or(cmp.Compare(unknown(a), unknown(b)), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.ID, b.ID))
+	})
+	for _, p := range all[maxSearched:] {
+		delete(late, p)
+	}
+	return len(all) - maxSearched
 }
 
 // hearMembers asks the members if the Sources say so, and the one in this process.
@@ -338,11 +362,7 @@ func (s *Series) changes(r *Report) {
 	if before == nil {
 		before = &status.Group{}
 	}
-	f := &following{show: func(c Change) {
-		if c.Kind != Freed || c.From != "" { // else nobody has owned it yet
-			r.Changes = append(r.Changes, c)
-		}
-	}}
+	f := &following{show: func(c Change) { r.Changes = append(r.Changes, c) }}
 	f.compare(before, now)
 	s.last = now
 }

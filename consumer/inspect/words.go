@@ -92,6 +92,11 @@ func (f Finding) About() string {
 	}
 }
 
+// Concerns returns whether a finding of Look is about an object, listed in Objects or not.
+func (f Finding) Concerns(object string) bool {
+	return slices.Contains(f.all, object) || slices.Contains(f.Objects, object)
+}
+
 // Effect returns since when something is wrong, and how many messages wait.
 func (f Finding) Effect(now time.Time) string {
 	var parts []string

@@ -350,7 +350,7 @@ func (m *model) stateOf(name string) (state string, bad bool) {
 	}
 	var parts []string
 	for _, f := range m.report.Findings {
-		about := f.Member == name || f.Severity == inspect.Problem && slices.Contains(f.Objects, name)
+		about := f.Member == name || f.Severity == inspect.Problem && f.Concerns(name)
 		if !about || f.Severity != inspect.Problem {
 			continue
 		}

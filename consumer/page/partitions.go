@@ -188,11 +188,8 @@ func (m *model) chosen(v view) *chosen {
 		}
 		c := &chosen{Name: v.partition, Lines: p.Why(m.kept)}
 		for _, one := range m.Findings {
-			for _, o := range one.Objects {
-				if o == v.partition || o == p.Topic || o == p.Owner {
-					c.Cards = append(c.Cards, one)
-					break
-				}
+			if one.Concerns(v.partition) || one.Concerns(p.Topic) || one.Concerns(p.Owner) {
+				c.Cards = append(c.Cards, one)
 			}
 		}
 		v.partition = ""
