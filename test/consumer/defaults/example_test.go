@@ -145,7 +145,7 @@ func ExampleOptions_observer() {
 	// orders-0@0 one
 	// orders-0@1 two
 	// committed orders-0@2
-	// released orders-0
+	// releasing orders-0
 }
 
 // fenced is a handler with a store that takes a token.
