@@ -284,7 +284,7 @@ func (p page) check(t *testing.T) {
 	if connected := p.values["kiel_zk_session_state{state=connected}"]; states != 1 || connected != 1 {
 		t.Errorf("%v session states at once, connected is %v", states, connected)
 	}
-	if info := p.series("kiel_member_info"); len(info) != 1 || !strings.HasPrefix(info[0], "member=m,version=") {
+	if info := p.series("kiel_member_info"); len(info) != 1 || !strings.HasPrefix(info[0], "member=m,module_version=") {
 		t.Errorf("kiel_member_info%v", info)
 	}
 	if at := p.values["kiel_last_rebalance_timestamp_seconds{}"]; time.Since(time.Unix(int64(at), 0)).Abs() > time.Minute {
