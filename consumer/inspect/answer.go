@@ -207,7 +207,11 @@ func (r *answerReader) object(field func(key string) error) error {
 		if err != nil {
 			return err
 		}
-		if err := field(key.(string)); err != nil { // the decoder takes no other key
+		name, ok := key.(string)
+		if !ok {
+			return errNoStatus
+		}
+		if err := field(name); err != nil {
 			return err
 		}
 	}
