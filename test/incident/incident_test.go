@@ -181,8 +181,10 @@ func stands(p status.Partition) bool {
 	return p.Offsets.Lag >= behind && p.Offsets.LagSeconds > 10 && p.Offsets.Stalled > 10
 }
 
-// goesOn says whether something goes wrong still, apart from the topic that nobody asks for.
-func goesOn(trouble status.Trouble) bool { return trouble.Until == nil && trouble.Kind != "topics" }
+// goesOn says whether something goes wrong still, apart from the topic that nobody asks for and the handler that is stuck.
+func goesOn(trouble status.Trouble) bool {
+	return trouble.Until == nil && trouble.Kind != "unwanted-topic" && trouble.Kind != "stands"
+}
 
 // until waits until ok is true, and says how things are if that takes too long.
 func (w *world) until(what string, ok func() bool) {
