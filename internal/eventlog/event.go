@@ -49,6 +49,9 @@ const (
 	Left      = "left"      // the member has left
 )
 
+// earlierReleasing is what earlier versions call Releasing.
+const earlierReleasing = "released"
+
 // Event is one line of the log. Partition and Offset are pointers because zero is a value of both.
 type Event struct {
 	T         int64  `json:"t"`
@@ -108,6 +111,9 @@ func Read(r io.Reader) ([]Event, error) {
 		if err := json.Unmarshal(sc.Bytes(), &e); err != nil {
 			bad = fmt.Errorf("eventlog: line %d: %w", n, err)
 			continue
+		}
+		if e.Event == earlierReleasing {
+			e.Event = Releasing
 		}
 		events = append(events, e)
 	}
