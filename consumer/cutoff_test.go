@@ -133,7 +133,7 @@ func TestRejoinReturnsWhatBrokersSay(t *testing.T) {
 					t.Errorf("%v after %v and %d attempts", err, took, r.joins)
 				}
 				for _, trouble := range r.group.log.Troubles() {
-					// What the call has returned goes on until a call has joined.
+					// The trouble "member" goes on until a call has joined.
 					if goesOn := trouble.Until == nil; goesOn != (trouble.Kind == reporting.KindMember) {
 						t.Errorf("trouble %+v", trouble)
 					}

@@ -153,7 +153,7 @@ func TestMarksOfSeveralAreSampled(t *testing.T) {
 	})
 }
 
-// What stands in the channel was not received.
+// Messages that stand in the channel were not received.
 func TestReceivedMessagesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := trackedPartition(t, 0)

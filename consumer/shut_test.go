@@ -1,47 +1,12 @@
 package consumer
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
-
-func TestReceivedWhenCaughtUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, s := trackedPartition(t, 0)
-		owned, revoke := context.WithCancelCause(p.ctx)
-		p.ctx, p.end = context.WithCancelCause(owned)
-		c := newClaimChannel(p, 4)
-		returned, fed := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(fed)
-			c.feed(owned, returned, func() {})
-		}()
-		is := func(when string, messages, bytes float64) {
-			t.Helper()
-			synctest.Wait()
-			c.count()
-			if m, b := testutil.ToFloat64(p.metrics.messages), testutil.ToFloat64(p.metrics.bytes); m != messages || b != bytes {
-				t.Errorf("%s: %v messages of %v bytes, want %v of %v", when, m, b, messages, bytes)
-			}
-		}
-		s.put(0, 1)
-		take(t, c, 0)
-		take(t, c, 1)
-		is("caught up 1", 2, 2)
-		s.put(2, 3, 4)
-		take(t, c, 2)
-		take(t, c, 3)
-		take(t, c, 4)
-		is("caught up 2", 5, 5)
-		revoke(errRevokedInTest)
-		<-fed
-		is("ended", 5, 5)
-	})
-}
 
 // A topic of which this member owns nothing any more is refused by nobody: it must not keep the trouble "member" for ever.
 func TestRefusalOfATopicThatWasGivenUp(t *testing.T) {

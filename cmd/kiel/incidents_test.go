@@ -117,7 +117,7 @@ func TestMembersAnswer(t *testing.T) {
 	w.kiel("doctor", "demo", "--window", "100ms").wants(t, exitOK, "0 of 1 members answered", "c1 did not answer", "not all could be seen")
 }
 
-// What members say of themselves has a beginning: that of their troubles, not the moment of the look.
+// The since of a finding that comes from a member is that of the member's trouble, not the moment of the look.
 func TestSinceWhenMembersKnow(t *testing.T) {
 	w := newWorld(t)
 	c1 := w.speaker("c1", func() error { return nil })

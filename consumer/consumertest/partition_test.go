@@ -401,7 +401,7 @@ func (h *onlyEnds) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Cons
 	return nil
 }
 
-// What is done before a handler runs is done to the next one.
+// A revocation before a handler runs revokes the next one.
 func TestRevokedBefore(t *testing.T) {
 	p := consumertest.NewPartition(consumertest.Options{KeepOpen: true})
 	p.Revoke()

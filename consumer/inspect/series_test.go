@@ -97,7 +97,7 @@ func TestSeriesReadsWhatHasChanged(t *testing.T) {
 	})
 }
 
-// What no source knows since when has begun when it was first found, and begins anew when it comes again.
+// A finding whose since no source knows has begun when it was first found, and begins anew when it comes again.
 func TestSeriesRemembersSince(t *testing.T) {
 	s, began := &Series{}, time.Now()
 	look := func(after time.Duration, kinds ...Kind) (since []string) {
@@ -195,7 +195,7 @@ func TestSeriesCompares(t *testing.T) {
 	}
 }
 
-// What a member says of itself is heard without asking anybody.
+// A Series hears what its own member says without asking anybody.
 func TestSeriesHearsItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := status.New("g", status.SourceMember, time.Now())

@@ -94,7 +94,7 @@ func group(n int) *inspect.Report {
 	return r
 }
 
-// Of a large group those are shown that something is wrong with, and those that are searched, up to a bound.
+// The page of a large group shows partitions with a finding, and those that are searched, up to a bound.
 func TestLargeGroup(t *testing.T) {
 	for _, tc := range []struct {
 		n     int
@@ -129,7 +129,7 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// What a partition looks like says who owns it, whether it moved, and whether something is wrong.
+// A partition's look says who owns it, whether it moved, and whether something is wrong.
 func TestCells(t *testing.T) {
 	at := time.Date(2026, 3, 14, 3, 14, 9, 0, time.UTC)
 	long, now := at.Add(-time.Hour), at.Add(-time.Minute)
@@ -197,7 +197,7 @@ func TestLetters(t *testing.T) {
 	}
 }
 
-// What changes together is one line, the newest first, and lines are bounded.
+// Changes of one moment are one line, the newest first, and lines are bounded.
 func TestChangesTogether(t *testing.T) {
 	at := time.Date(2026, 3, 14, 3, 12, 4, 0, time.UTC)
 	reason := status.NewReason(status.MemberGone, "c3")

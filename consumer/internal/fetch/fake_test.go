@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -169,10 +168,6 @@ func (c *fakeCluster) Leader(topic string, id int32) (Node, int32, error) {
 	}
 	return nodeAt(l.leader), l.epoch, nil
 }
-
-func nodeAt(id int32) Node { return Node{ID: id, Addr: strconv.Itoa(int(id))} }
-
-func (c *fakeCluster) Node(id int32) (Node, bool) { return nodeAt(id), true }
 
 func (c *fakeCluster) Range(topic string, id int32) (start, end int64, err error) {
 	c.mu.Lock()

@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,3 +106,7 @@ func vals(n int) []string {
 	}
 	return out
 }
+
+func nodeAt(id int32) Node { return Node{ID: id, Addr: strconv.Itoa(int(id))} }
+
+func (c *fakeCluster) Node(id int32) (Node, bool) { return nodeAt(id), true }

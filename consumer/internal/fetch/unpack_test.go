@@ -174,7 +174,7 @@ func TestScratchIsDropped(t *testing.T) {
 	}
 }
 
-// What one batch was decompressed in is used for the next one.
+// The memory in which one batch was decompressed is used for the next one.
 func TestScratchIsUsedAgain(t *testing.T) {
 	const rounds = 50
 	for _, codec := range codecs {

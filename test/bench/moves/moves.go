@@ -78,8 +78,8 @@ type Figures struct {
 	Figures    []Figure
 }
 
-// Of returns the figure of a client and a change, if there is one.
-func (f Figures) Of(c Client, change string) (Figure, bool) {
+// Find returns the figure of a client and a change, if there is one.
+func (f Figures) Find(c Client, change string) (Figure, bool) {
 	i := slices.IndexFunc(f.Figures, func(one Figure) bool { return one.Client == c && one.Change == change })
 	if i < 0 {
 		return Figure{}, false

@@ -26,7 +26,7 @@ func movesPicture(all moves.Figures) ([]byte, error) {
 		change := []string{moves.Join, moves.Leave}[i]
 		var ends, gaps, worstEnds, worstGaps plotter.XYs
 		for j, c := range moves.Clients() {
-			f, ok := all.Of(c, change)
+			f, ok := all.Find(c, change)
 			if !ok {
 				return nil, fmt.Errorf("no figures of %s, %s", c, change)
 			}
@@ -74,8 +74,8 @@ func movesTables(all moves.Figures) map[string]string {
 	header(&b, "group", "all moved partitions have a message: join", "leave", "gap of a moved partition: join", "leave",
 		"longest gap of one that stays: join", "leave", "messages repeated, missed")
 	for _, c := range moves.Clients() {
-		join, _ := all.Of(c, moves.Join)
-		leave, _ := all.Of(c, moves.Leave)
+		join, _ := all.Find(c, moves.Join)
+		leave, _ := all.Find(c, moves.Leave)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %d, %d |\n", c.Title(), timesOf(join.Everywhere), timesOf(leave.Everywhere),
 			timesOf(join.Gap), timesOf(leave.Gap), timesOf(join.Stays), timesOf(leave.Stays), join.Repeated+leave.Repeated, join.Missed+leave.Missed)
 	}
