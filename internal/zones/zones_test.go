@@ -158,7 +158,9 @@ func TestWhatItCosts(t *testing.T) {
 		if n := w.Srv.Stats().Watches; n != 1 {
 			t.Errorf("%d watches", n)
 		}
-		w.Write(path, `{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
+		if err := w.Srv.Create(path, []byte(`{"v":1,"zones":["a"],"topics":{"t":[0]}}`)); err != nil { // one change
+			t.Fatal(err)
+		}
 		v := w.waitZones(z, of("a"))
 		if ops := notes.take(); !slices.Equal(ops, []zktest.Op{zktest.OpExists, zktest.OpGetData}) {
 			t.Errorf("made: sent %v", ops)
