@@ -46,7 +46,8 @@ func TestLagOfAPartitionThatIsNotOpen(t *testing.T) {
 		}
 		r.produce(10, 0, 1)
 		m, _ := member("a")
-		until(t, "all is read", func() bool { return total(m) == 20 })
+		until(t, "all is read, and all are open", func() bool { return total(m) == 20 && len(m.owns()) == 4 })
+		time.Sleep(time.Second) // what an opening asks for
 		asked := r.endsAsked()
 		time.Sleep(10 * time.Minute)
 		if n := asked.Load(); n > 0 {
