@@ -147,9 +147,15 @@ func TestParseQuickly(t *testing.T) {
 				list[i] = begin + "[" + strings.Repeat(strings.TrimSuffix(inner, "]"), n) + "]"
 			}
 		}
-		began := time.Now()
-		err := errorOf(Parse(list))
-		if took := time.Since(began); took > 2*time.Second {
+		const tries = 3 // a machine with other work is late now and then
+		var took time.Duration
+		var err error
+		for try := 0; try == 0 || try < tries && took > 2*time.Second; try++ {
+			began := time.Now()
+			err = errorOf(Parse(list))
+			took = time.Since(began)
+		}
+		if took > 2*time.Second {
 			t.Errorf("%s: %v, %v", part, took, err)
 		}
 	}

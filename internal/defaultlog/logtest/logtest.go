@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log" //nolint:depguard // slog.SetDefault redirects it
+	"log" // slog.SetDefault redirects it
 	"log/slog"
 	"slices"
 	"strings"
