@@ -73,7 +73,7 @@ var (
 )
 
 // tries is how often something is measured at most if it takes longer than it should.
-const tries = 3
+const tries = 5
 
 // best reports measurements of one thing. The shortest is what the code can do, and must keep what is promised.
 func best(t *testing.T, name string, b bound, ds []time.Duration) {

@@ -61,11 +61,13 @@ const (
 	// and the others, of thousands of partitions, members or lines, of hours, or of one case more of what runs with it, take it
 	// minutes.
 	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfAThousandPartitions$|^TestLinesOfHandlers$|^TestCalmCostsNoList$|^TestStoppedForLong$|^TestAuditsAreRare$|` +
-		`^TestCharactersOfPaths$|^TestHostileServer$|^TestDataWatchesAtRandom$|^TestStormOfJoins$|^TestThousandClaimsCostFewRequests$|` + noraceOfConsumer
+		`^TestCharactersOfPaths$|^TestHostileServer$|^TestDataWatchesAtRandom$|^TestStormOfJoins$|^TestThousandClaimsCostFewRequests$|^TestAnswersHaveBoundedMemory$|` + noraceOfConsumer
 
 	// noraceOfConsumer are tests of what a group does in minutes of outages and refusals, not of what runs at the same time.
 	noraceOfConsumer = `^TestAccessIsGivenBack$|^TestRefusedGroupDoesNotDisturbTheOthers$|^TestHandlerThatFailsLeavesTheOthersTime$|^TestDeletedOffsetsComeBack$|` +
-		`^TestCopiedOffsetsAreHonoured$|^TestMirrorBesideARunningGroup$|^TestRefusedAtRunTime$|^TestMetricsWhileNothingIsCommitted$`
+		`^TestCopiedOffsetsAreHonoured$|^TestMirrorBesideARunningGroup$|^TestRefusedAtRunTime$|^TestMetricsWhileNothingIsCommitted$|` +
+		`^TestMoveToAnotherTreeIsNoFinding$|^TestDeletedOffsetFromLatest$|^TestOffsetsOfAnotherProgramAreNoticed$|^TestInspectTwoChroots$|` +
+		`^TestRecreatedTopicWithoutIDs$|^TestTwoTreesAreNoticed$|^TestMetricsOfAnIdleMemberWhileKafkaIsAway$|^TestLagOfAPartitionThatIsNotOpen$`
 
 	// soaked are left to the soak: tests of test/bench that take figures, and programs of others, which require hundreds of modules.
 	// TestHandover's joins, leaves, crashes and cuts are chaos's Leaves, Killed and BlackHole, too.
@@ -79,7 +81,10 @@ const (
 // longest are the packages that run first where they run, so that nothing waits for them in the end.
 var (
 	longestUnits   = []string{"test/stack", "test/consumer", "ownership", "test/quickstart", "session"}
-	longestServers = []string{"test/page", "test/consumer/realkafka", "test/attacks", "test/conformance", "test/integration", "test/interop", "test/interop/recipes"}
+	longestServers = []string{"test/consumer/realkafka", "test/attacks", "test/conformance", "test/interop/recipes"}
+
+	// processes are the packages whose tests watch processes at work.
+	processes = []string{"test/page", "test/integration", "test/interop", "test/incident", "test/alerts", "test/compose", "test/kazoo/suite"}
 
 	// full are the packages of which the soak runs more: see their flag -full.
 	full = []string{
@@ -109,24 +114,28 @@ func testPlan(timeout time.Duration) plan {
 					why: "what else needs no race detector, or measures memory, which it takes",
 				},
 				{name: "concurrent", packages: []string{allocfn}, more: true, race: true, timeout: timeout, flags: []string{"-run=Concurrent"}, why: "what runs at the same time"},
-				{name: "norace", packages: []string{"test/stack", "test/consumer", "ownership", "party", "session", "allocator"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
+				{name: "norace", packages: []string{"test/stack", "test/consumer", "ownership", "party", "session", "allocator", "consumer/inspect"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
 			}, otherProcessors(timeout)...),
 		},
 		{
+			{{
+				name: "chaos", packages: []string{chaos}, timeout: timeout, args: []string{"-minutes=1.5"},
+				why: "has the machine for itself, since it judges times of processes; not shuffled: the longest test is in the first file, beside which the others run; the soak has it for twice as long, with each fault at least once",
+			}},
+			{{name: "lint", command: []string{"make", "lint"}, low: true, why: "takes what is left by chaos, which mostly waits; its linters have all checks of go vet"}},
+		},
+		{
+			{{
+				name: "processes", packages: processes, shuffle: true, timeout: timeout, jobs: 1, flags: []string{"-skip=" + soaked},
+				why: "what starts processes that work; the race detector would watch the tests alone",
+			}},
+			{{
+				name: "servers", packages: longestServers, rest: servers, race: true, shuffle: true, timeout: timeout, jobs: 1, flags: []string{"-skip=" + soaked},
+				why: "what else starts real servers, but for what takes figures, which make bench does on a quiet machine",
+			}},
 			{
-				{
-					name: "chaos", packages: []string{chaos}, race: true, timeout: timeout, args: []string{"-minutes=1.5"},
-					why: "has the machine for itself, since it judges times; not shuffled: the longest test is in the first file, beside which the others run; the soak has it for twice as long, with each fault at least once",
-				},
-				{
-					name: "servers", packages: longestServers, rest: servers, race: true, shuffle: true, timeout: timeout, jobs: 2, flags: []string{"-skip=" + soaked},
-					why: "what starts real servers, but for what takes figures, which make bench does on a quiet machine",
-				},
-			},
-			{
-				{name: "lint", command: []string{"make", "lint"}, low: true, why: "takes what is left by chaos, which mostly waits; its linters have all checks of go vet"},
 				{name: "vuln", command: []string{"make", "vuln"}, low: true, why: "known vulnerabilities; an answer of another day must not stop what else runs"},
-				{name: "fuzz", fuzz: fuzzed, fuzzFor: 15 * time.Second, low: true, why: "takes what is left by the servers' tests, which wait a quarter of the time"},
+				{name: "fuzz", fuzz: fuzzed, fuzzFor: 10 * time.Second, low: true, why: "takes what is left by the servers' tests, which wait a quarter of the time"},
 			},
 		},
 	}
