@@ -114,15 +114,15 @@ func (l *loop) compute(ctx context.Context) {
 	now := time.Now()
 	j := &job{
 		changes: l.changes, inc: l.members.Incarnation, joined: l.members.Joined,
-		hasSeed: l.set.Err == nil && l.hasSeed(), since: l.coalescer.first, callers: l.reread,
+		hasSeed: l.set.Err == nil && l.seeder.done(l.set), since: l.coalescer.first, callers: l.calls.reread,
 	}
 	l.coalescer.acted(now)
-	l.job, l.overdue, l.reread = j, time.After(computeTimeout), nil
+	l.work.job, l.work.overdue, l.calls.reread = j, time.After(computeTimeout), nil
 	l.metrics.coalesce.Observe(now.Sub(j.since).Seconds())
 
-	members, items, zones, known, before := l.members.Members, l.set.Items, l.zones.Zones, l.inputs, l.good
-	on := occasion{self: l.name, joined: j.joined, inc: j.inc, zones: l.zones.Version, manual: l.called}
-	l.called = false
+	members, items, zones, known, before := l.members.Members, l.set.Items, l.zones.Zones, l.work.inputs, l.good
+	on := occasion{self: l.name, joined: j.joined, inc: j.inc, zones: l.zones.Version, manual: l.calls.fresh}
+	l.calls.fresh = false
 	l.running.Go("allocation function", func() {
 		r := result{err: funcFailed("ended its goroutine")}
 		defer func() { send(ctx, l.results, r) }()
@@ -184,20 +184,20 @@ func some(errs []error) error {
 }
 
 func (l *loop) onResult(r result) {
-	j := l.job
-	l.job, l.overdue = nil, nil
+	j := l.work.job
+	l.work.job, l.work.overdue = nil, nil
 	if r.inputs != nil {
-		l.inputs = r.inputs
+		l.work.inputs = r.inputs
 	}
-	if l.missed {
+	if l.work.missed {
 		l.change(true)
-		l.missed = false
+		l.work.missed = false
 	}
 	if j.changes != l.changes && (j.late || j.inc != l.members.Incarnation || j.joined != l.members.Joined) {
 		// The result is stale. The changes since the job began are due, or will be soon.
 		if len(j.callers) > 0 {
-			l.reread = append(j.callers, l.reread...)
-			l.called = true
+			l.calls.reread = append(j.callers, l.calls.reread...)
+			l.calls.fresh = true
 			l.change(true)
 		}
 		return
@@ -217,7 +217,7 @@ func (l *loop) onResult(r result) {
 		if j.joined {
 			l.reportUnwanted(r.mapping.unwanted)
 		}
-		l.emit(j.inc, j.joined, true)
+		l.finish(publication{inc: j.inc, joined: j.joined, applied: true})
 		l.logRebalance()
 		l.remember(l.good.change)
 		if j.hasSeed && l.last.Joined {
@@ -235,12 +235,12 @@ func (l *loop) fail(j *job, err error) {
 	}
 	l.computeErr = err
 	l.metrics.computeFailed.Inc()
-	l.emit(j.inc, j.joined, false)
+	l.finish(publication{inc: j.inc, joined: j.joined})
 }
 
 func (l *loop) onOverdue() {
-	j := l.job
-	j.late, l.overdue = true, nil
+	j := l.work.job
+	j.late, l.work.overdue = true, nil
 	err := funcFailed("has not returned after %v", computeTimeout)
 	answer(j.callers, err)
 	j.callers = nil
@@ -257,8 +257,8 @@ func (l *loop) onOverdue() {
 // the newest incarnation.
 func (l *loop) passBy() {
 	l.coalescer.acted(time.Now())
-	l.missed = true
-	l.emit(l.members.Incarnation, l.members.Joined, false)
-	answer(l.reread, l.computeErr)
-	l.reread = nil
+	l.work.missed = true
+	l.finish(publication{inc: l.members.Incarnation, joined: l.members.Joined})
+	answer(l.calls.reread, l.computeErr)
+	l.calls.reread = nil
 }

@@ -61,7 +61,6 @@ type refreshed struct {
 type loop struct {
 	name     string
 	opts     Options
-	seed     *seed
 	readers  readers
 	log      *slog.Logger
 	errs     *errlog.Log
@@ -87,15 +86,12 @@ type loop struct {
 	members   *party.View
 	set       *sharedset.View
 	zones     *zones.View
-	changes   int  // the number of all changes: a job that began with fewer may be stale
-	called    bool // whether Rebalance was called since the last job began
+	changes   int // the number of all changes: a job that began with fewer may be stale
 	coalescer coalescer
 
-	// The computation.
-	job     *job             // the job that runs, or nil
-	inputs  *inputs          // the inputs of the last job that had them; never nil
-	overdue <-chan time.Time // fires when the job is late
-	missed  bool             // whether changes were due behind a late job
+	work   work
+	seeder seeder
+	calls  calls
 
 	// The last snapshot.
 	last       *Snapshot
@@ -106,32 +102,34 @@ type loop struct {
 	itemsErr   error             // items that are allocated to nobody
 	reported   map[string]string // the text of the error that was reported last, by kind
 	unwanted   []string          // the topics that no member asked for when this member last got a mapping; sorted
+}
 
-	// The seed.
-	seeding  bool            // a seeding goroutine runs
-	known    *sharedset.View // the last set that could be read
-	seedIn   *sharedset.View // the last set that had the seed; nil if the set may have lost it since
-	seeded   bool            // a set has had the seed
-	seedView uint64          // the version of the set's view on which the seed was added last: a later view has the effect
+// work is the computation of mappings.
+type work struct {
+	job     *job             // the job that runs, or nil
+	inputs  *inputs          // the inputs of the last job that had them; never nil
+	overdue <-chan time.Time // fires when the job is late
+	missed  bool             // whether changes were due behind a late job
+}
 
-	stopAdding   context.CancelCauseFunc // ends the addition of the seed; nil before the first
-	seedFailures int                     // how often in a row adding the seed has failed
-
-	// Calls of Rebalance, by their progress.
+// calls are the calls of Rebalance, by their progress.
+type calls struct {
 	asked     []chan error // no refresh has begun for them
 	rereading []chan error // wait for the refresh; not nil while it runs
 	reread    []chan error // wait for a job
+	fresh     bool         // whether Rebalance was called since the last job began
 }
 
 func newLoop(name string, opts Options, seed *seed, from readers, m *metrics, log *slog.Logger) *loop {
 	errs := errlog.New(log)
 	return &loop{
-		name: name, opts: opts, seed: seed, readers: from, log: log, errs: errs, metrics: m,
+		name: name, opts: opts, readers: from, log: log, errs: errs, metrics: m,
 		delivery:    newDelivery(opts, from.lifetime, log, errs, m),
 		memberViews: make(chan *party.View), setViews: make(chan *sharedset.View), zoneViews: make(chan *zones.View),
 		ended: make(chan error, 3), results: make(chan result), seedings: make(chan seeding), refreshes: make(chan refreshed),
 		coalescer: coalescer{quiet: opts.QuietPeriod, max: opts.MaxDelay},
-		inputs:    &inputs{},
+		work:      work{inputs: &inputs{}},
+		seeder:    seeder{seed: seed},
 		good:      newMapping(allocfn.Input{}, "", nil),
 		reported:  make(map[string]string),
 	}
@@ -164,13 +162,13 @@ func (l *loop) run(ctx context.Context) error {
 		case <-timer.C:
 		case r := <-l.results:
 			l.onResult(r)
-		case <-l.overdue:
+		case <-l.work.overdue:
 			l.onOverdue()
 		case s := <-l.seedings:
 			l.onSeeding(s)
 		case <-l.probes:
 		case reply := <-l.manual:
-			l.asked = append(l.asked, reply)
+			l.calls.asked = append(l.calls.asked, reply)
 		case r := <-l.refreshes:
 			l.onRefreshed(r)
 		}
@@ -200,23 +198,23 @@ func forward[V any](ctx context.Context, updates iter.Seq[V], to chan<- V) {
 // step starts everything that is due, and sets the timer for what is due later.
 func (l *loop) step(ctx context.Context, timer *time.Timer) {
 	l.seedWhenNeeded(ctx)
-	if len(l.asked) > 0 && l.rereading == nil {
-		l.rereading, l.asked = l.asked, nil
+	if len(l.calls.asked) > 0 && l.calls.rereading == nil {
+		l.calls.rereading, l.calls.asked = l.calls.asked, nil
 		l.running.Go("refresh", func() { send(ctx, l.refreshes, l.readers.refresh(ctx)) })
 	}
 	due, waiting := l.coalescer.due()
 	// A view of one incarnation is never combined with a view of another: what was true under the first may be false under the
 	// second. The later view is on its way; until it comes the last snapshot stays, and is not joined.
-	if waiting && l.coherent() && (l.job == nil || l.job.late) {
+	if waiting && l.coherent() && (l.work.job == nil || l.work.job.late) {
 		if wait := time.Until(due); wait > 0 {
 			timer.Reset(wait)
-		} else if l.job == nil {
+		} else if l.work.job == nil {
 			l.compute(ctx)
 		} else {
 			l.passBy()
 		}
 	}
-	l.busy.Store(l.job != nil || !l.coalescer.first.IsZero())
+	l.busy.Store(l.work.job != nil || !l.coalescer.first.IsZero())
 }
 
 func send[V any](ctx context.Context, to chan<- V, v V) {
@@ -240,9 +238,9 @@ func (l *loop) paired() bool {
 func (l *loop) conclude(err error) {
 	switch {
 	case l.last != nil:
-		l.finish(l.last.Incarnation, false, false, err)
+		l.finish(publication{inc: l.last.Incarnation, end: err})
 	case err != nil:
-		l.finish(nil, false, false, err)
+		l.finish(publication{end: err})
 	}
 }
 
@@ -296,7 +294,7 @@ func (l *loop) onSet(v *sharedset.View) {
 	if old != nil && v.Version < old.Version {
 		return
 	}
-	hadSeed := old != nil && l.hasSeed()
+	hadSeed := old != nil && l.seeder.done(l.set)
 	l.set = v
 	if v.Err == nil {
 		l.compareSeed(v)
@@ -310,13 +308,13 @@ func (l *loop) onSet(v *sharedset.View) {
 		l.coalescer.disturb(time.Now())
 		l.change(false)
 	case !slices.Equal(old.Items, v.Items):
-		l.change(!l.wasReady && l.hasSeed())
+		l.change(!l.wasReady && l.seeder.done(l.set))
 	case text(old.Err) != text(v.Err):
 		l.republish(true)
-		if v.Err == nil && !l.wasReady && l.hasSeed() {
+		if v.Err == nil && !l.wasReady && l.seeder.done(l.set) {
 			l.change(true) // no item has changed, but only now Ready can return
 		}
-	case !hadSeed && !l.wasReady && l.hasSeed():
+	case !hadSeed && !l.wasReady && l.seeder.done(l.set):
 		l.change(true) // likewise: what the seed has and the set lacks was removed
 	}
 }
@@ -339,16 +337,16 @@ func (l *loop) onZones(v *zones.View) {
 
 func (l *loop) onRefreshed(r refreshed) {
 	if r.err != nil {
-		answer(l.rereading, r.err)
+		answer(l.calls.rereading, r.err)
 	} else {
 		l.onMembers(r.members) // the same views may be forwarded later
 		l.onSet(r.set)
 		l.onZones(r.zones)
-		l.reread = append(l.reread, l.rereading...)
-		l.called = true
+		l.calls.reread = append(l.calls.reread, l.calls.rereading...)
+		l.calls.fresh = true
 		l.change(true)
 	}
-	l.rereading = nil
+	l.calls.rereading = nil
 }
 
 func answer(calls []chan error, err error) {

@@ -9,26 +9,29 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// emit publishes a snapshot of the last good mapping. inc is the incarnation under which the newest views were read; applied says
-// that the mapping is new.
-func (l *loop) emit(inc *session.Incarnation, joined, applied bool) {
-	l.finish(inc, joined, applied, nil)
+// publication says what a snapshot tells beside the last good mapping.
+type publication struct {
+	inc     *session.Incarnation // under which the newest views were read; nil before the first
+	joined  bool                 // this member has joined
+	applied bool                 // the mapping is new
+	end     error                // why Run ends; nil while it goes on, and when ctx or Stop ends it
 }
 
-// republish publishes the last snapshot again, with the errors of now. The snapshot stays joined only if stay is true.
+// republish publishes the last snapshot again, with the present errors. The snapshot stays joined only if stay is true.
 func (l *loop) republish(stay bool) {
 	if l.last != nil {
-		l.finish(l.last.Incarnation, l.last.Joined && stay, false, nil)
+		l.finish(publication{inc: l.last.Incarnation, joined: l.last.Joined && stay})
 	}
 }
 
-// finish is emit, with the error that ends Run or nil.
-func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error) {
-	errs := []error{end, l.computeErr, l.itemsErr}
+// finish publishes a snapshot of the last good mapping.
+func (l *loop) finish(p publication) {
+	inc, joined := p.inc, p.joined
+	errs := []error{p.end, l.computeErr, l.itemsErr}
 	trusted := inc == nil || l.readers.lifetime(inc).Err() == nil
 	l.reportMembers(kindAllocation, l.computeErr, joined && trusted)
 	l.report(kindOddItem, l.itemsErr)
-	if l.members != nil && end == nil {
+	if l.members != nil && p.end == nil {
 		errs = append(errs, l.members.NameHeld, l.members.Err)
 		l.reportMembers(kindName, l.members.NameHeld, joined && trusted)
 		l.report(kindMembership, l.members.Err)
@@ -67,7 +70,7 @@ func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error)
 		s.Version = l.last.Version + 1
 		moved = !slices.Equal(s.mine, l.last.mine)
 	}
-	if applied {
+	if p.applied {
 		l.good.change.version, l.good.change.at = s.Version, s.At
 	}
 	if l.good.change != nil {
@@ -76,7 +79,7 @@ func (l *loop) finish(inc *session.Incarnation, joined, applied bool, end error)
 	l.last = s
 	l.publish(s)
 	l.log.Debug("snapshot", "snapshot", s)
-	if applied || moved {
+	if p.applied || moved {
 		l.delivery.snapshot(s)
 	}
 }

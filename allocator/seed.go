@@ -119,6 +119,18 @@ func (s *seed) removed(before, v *sharedset.View) {
 	s.items = missing(s.items, gone)
 }
 
+// seeder is what the loop knows of its seed.
+type seeder struct {
+	*seed
+	running  bool                    // a seeding goroutine runs
+	known    *sharedset.View         // the last set that could be read
+	in       *sharedset.View         // the last set that had the seed; nil if the set may have lost it since
+	had      bool                    // a set has had the seed
+	view     uint64                  // the version of the set's view on which the seed was added last: a later view has the effect
+	failures int                     // how often in a row adding the seed has failed
+	stop     context.CancelCauseFunc // ends the addition of the seed; nil before the first
+}
+
 // seeding is what the seeding goroutine sends: err at once when an attempt has failed, and over when the goroutine ends.
 type seeding struct {
 	err  error // why the seed could not be added
@@ -129,26 +141,26 @@ type seeding struct {
 // seed: the znode is missing or is another one, or the servers were restored from a backup. The goroutine sends its progress to
 // the loop. After an attempt that failed, the loop decides by the view of the set that it has by then.
 func (l *loop) seedWhenNeeded(ctx context.Context) {
-	if len(l.seed.all()) == 0 || l.seeding || !l.paired() || !l.members.Joined || l.set.Err != nil {
+	if len(l.seeder.all()) == 0 || l.seeder.running || !l.paired() || !l.members.Joined || l.set.Err != nil {
 		return // a set that can't be read is not written; the seed is added when the set can be read
 	}
-	if l.seededIn(l.set) || l.set.Version <= l.seedView {
+	if l.seeder.hadIn(l.set) || l.set.Version <= l.seeder.view {
 		return
 	}
-	l.seeding = true
-	if wait := l.seed.pause(); wait > 0 {
+	l.seeder.running = true
+	if wait := l.seeder.pause(); wait > 0 {
 		l.running.Go("seeding", func() {
 			_ = pause.Sleep(ctx, wait)
 			send(ctx, l.seedings, seeding{over: true})
 		})
 		return
 	}
-	l.seedView = l.set.Version
-	wanted, there := l.seed.all(), l.set.Items
-	again := l.seeded // the set has had the seed before
-	rest := pause.Jitter(pause.Doubling(seedRetryMin, seedRetryMax).After(l.seedFailures))
+	l.seeder.view = l.set.Version
+	wanted, there := l.seeder.all(), l.set.Items
+	again := l.seeder.had // the set has had the seed before
+	rest := pause.Jitter(pause.Doubling(seedRetryMin, seedRetryMax).After(l.seeder.failures))
 	adding, stop := context.WithCancelCause(ctx)
-	l.stopAdding = stop
+	l.seeder.stop = stop
 	l.running.Go("seeding", func() {
 		defer stop(nil)
 		added, err := l.addSeed(adding, wanted, there)
@@ -172,15 +184,15 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 // which the set had, nor an item that AddPartitions has added since: somebody may remove these while addSeed waits for its turn
 // and the lock.
 func (l *loop) addSeed(ctx context.Context, wanted, there []string) (added int, err error) {
-	err = l.seed.inTurn(ctx, "", "", func() error {
-		lacking := missing(wanted, missing(wanted, l.seed.all()))
+	err = l.seeder.inTurn(ctx, "", "", func() error {
+		lacking := missing(wanted, missing(wanted, l.seeder.all()))
 		lacking = missing(lacking, there)
 		if len(lacking) == 0 {
 			return nil
 		}
 		added, err = l.readers.set.Add(ctx, lacking...)
 		if err == nil {
-			l.seed.add(nil, l.readers.set.Changed())
+			l.seeder.add(nil, l.readers.set.Changed())
 		}
 		return err
 	})
@@ -190,11 +202,11 @@ func (l *loop) addSeed(ctx context.Context, wanted, there []string) (added int, 
 func (l *loop) onSeeding(s seeding) {
 	if s.err != nil {
 		l.report(kindSeed, failed("seed", "", s.err))
-		l.seedView = 0
-		l.seedFailures++
+		l.seeder.view = 0
+		l.seeder.failures++
 	}
-	if s.over && l.seeding {
-		l.seeding = false
+	if s.over && l.seeder.running {
+		l.seeder.running = false
 		l.compareAgain()
 	}
 }
@@ -202,24 +214,20 @@ func (l *loop) onSeeding(s seeding) {
 // compareAgain compares the last set once more with the seed, after the addition that ends now: somebody may have removed items
 // of the seed before the loop could see them in the set.
 func (l *loop) compareAgain() {
-	if l.known == nil || l.hasSeed() {
+	if l.seeder.known == nil || l.seeder.done(l.set) {
 		return
 	}
-	l.compareSeed(l.known)
-	if !l.wasReady && l.hasSeed() {
+	l.compareSeed(l.seeder.known)
+	if !l.wasReady && l.seeder.done(l.set) {
 		l.change(true)
 	}
 }
 
-// hasSeed reports whether the set has the seed or has had it: what somebody has removed since is meant to stay removed.
-func (l *loop) hasSeed() bool {
-	return len(l.seed.all()) == 0 || l.seededIn(l.set)
-}
+// done reports whether a set has the seed or has had it: what somebody has removed since is meant to stay removed.
+func (s *seeder) done(set *sharedset.View) bool { return len(s.all()) == 0 || s.hadIn(set) }
 
-// seededIn reports whether v shows the znode that has had the seed.
-func (l *loop) seededIn(v *sharedset.View) bool {
-	return v.Exists && l.seedIn != nil && v.SameZnode(l.seedIn)
-}
+// hadIn reports whether v shows the znode that has had the seed.
+func (s *seeder) hadIn(v *sharedset.View) bool { return v.Exists && s.in != nil && v.SameZnode(s.in) }
 
 // compareSeed compares a set that could be read with the one read before. It removes from the seed the items that somebody has
 // removed in between, and records whether the set has the seed.
@@ -228,26 +236,26 @@ func (l *loop) seededIn(v *sharedset.View) bool {
 // version that is no higher than before, comes from a backup: the items that it lacks were lost, not removed. A new session, and
 // so another Incarnation.History, does not count: others remove items while this member has no connection.
 func (l *loop) compareSeed(v *sharedset.View) {
-	before := l.known
-	l.known = v
+	before := l.seeder.known
+	l.seeder.known = v
 	if before != nil {
-		l.seed.compare(before) // an addition may have ended since before came
+		l.seeder.compare(before) // an addition may have ended since before came
 	}
 	if before != nil && before.Exists && v.SameZnode(before) {
 		if v.DataVersion > before.DataVersion {
-			l.seed.removed(before, v)
+			l.seeder.removed(before, v)
 		} else if !slices.Equal(v.Items, before.Items) {
-			l.seedIn = nil
+			l.seeder.in = nil
 		}
 	}
-	l.seed.compare(v)
-	if hasAll(v.Items, l.seed.all()) {
-		l.seedIn, l.seeded = v, true
-		if l.stopAdding != nil {
-			l.stopAdding(sharedset.ErrNotNeeded) // of members that start together the others wait for the set's lock to add the same
+	l.seeder.compare(v)
+	if hasAll(v.Items, l.seeder.all()) {
+		l.seeder.in, l.seeder.had = v, true
+		if l.seeder.stop != nil {
+			l.seeder.stop(sharedset.ErrNotNeeded) // of members that start together the others wait for the set's lock to add the same
 		}
 		l.report(kindSeed, nil)
-		l.seedFailures = 0
+		l.seeder.failures = 0
 	}
 }
 
