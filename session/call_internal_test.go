@@ -16,7 +16,7 @@ func TestLookAfterAWriteThatWasGivenUp(t *testing.T) {
 		up := make(chan struct{})
 		close(up)
 		life, end := context.WithCancelCause(t.Context())
-		c := &client{ctx: life, cancel: end, up: up, isUp: true, calls: make(chan struct{}, 512)}
+		c := &client{ctx: life, cancel: end, link: link{up: up, isUp: true}, calls: make(chan struct{}, 512)}
 		ctx, giveUp := context.WithCancel(t.Context())
 		queued, wrote := make(chan struct{}), false
 		given := make(chan error)

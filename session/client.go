@@ -54,26 +54,36 @@ type client struct {
 	leaderEpoch  atomic.Int64   // the leader's epoch: the upper half of the newest answer's zxid
 	rejectedZxid atomic.Int64   // runner.rejectedZxid, until the first answer has been compared with it; then 0
 
-	mu               sync.Mutex
-	trust            trust             // until when the session may be trusted
-	conn             *netConn          // the newest connection
-	up               chan struct{}     // closed while requests can be sent
-	isUp             bool              // up is closed
-	upSince          instant           // while isUp: since when
-	reachableSince   instant           // while not up: since when servers accept connections but do not resume the session
-	tried            instant           // while not up: when a server was last looked up or dialled, or the last connection was lost
-	hideLastZxid     bool              // connect requests send zxid 0 in place of the last one
-	linksWithoutZxid uint64            // how many times the connection came up while hideLastZxid
-	links            uint64            // how many times the connection came up
-	expired          bool              // the servers have ended the session
-	giveUp           error             // why the session is to be given up; nil if it is not
-	left             bool              // the session is not to be closed: it is left to its timeout (LetExpire)
-	refusal          error             // how a server refused our credentials, until Run's goroutine handles it; else nil
-	ended            bool              // no request is started any more
-	rtt              time.Duration     // how long the newest answered connect request or proof took
-	inc              *Incarnation      // whose window follows trust; nil for none
-	givenUp          []<-chan struct{} // one for each write whose caller has given up; closed when the write has an outcome
-	warnAt           instant           // from when on a failed connection is logged as a warning again
+	mu sync.Mutex
+	link
+	verdicts
+	trust   trust             // until when the session may be trusted
+	conn    *netConn          // the newest connection
+	ended   bool              // no request is started any more
+	rtt     time.Duration     // how long the newest answered connect request or proof took
+	inc     *Incarnation      // whose window follows trust; nil for none
+	givenUp []<-chan struct{} // one for each write whose caller has given up; closed when the write has an outcome
+	warnAt  instant           // from when on a failed connection is logged as a warning again
+}
+
+// link is the state of a client's connection.
+type link struct {
+	up               chan struct{} // closed while requests can be sent
+	isUp             bool          // up is closed
+	upSince          instant       // while isUp: since when
+	reachableSince   instant       // while not up: since when servers accept connections but do not resume the session
+	tried            instant       // while not up: when a server was last looked up or dialled, or the last connection was lost
+	links            uint64        // how many times the connection came up
+	hideLastZxid     bool          // connect requests send zxid 0 in place of the last one
+	linksWithoutZxid uint64        // how many times the connection came up while hideLastZxid
+}
+
+// verdicts say that a client's session is over, or to be given up.
+type verdicts struct {
+	expired bool  // the servers have ended the session
+	giveUp  error // why the session is to be given up; nil if it is not
+	left    bool  // the session is not to be closed: it is left to its timeout (LetExpire)
+	refusal error // how a server refused our credentials, until Run's goroutine handles it; else nil
 }
 
 // proof is the outcome of a proof of life.
@@ -82,33 +92,21 @@ type proof struct {
 	err  error   // go-zookeeper's; nil when the quorum accepted it
 }
 
-// reading is a copy of a client's fields, all of one moment.
+// reading is a copy of a client's state, all of one moment.
 type reading struct {
-	expired         bool
-	giveUp, refusal error
-	left            bool
-	up              bool
-	upSince         instant
-	links           uint64
-	timeout         time.Duration
-	reachableSince  instant
-	tried           instant
-	hideLastZxid    bool
-	newest          instant // the newest proof or sign of life
-	proven          bool    // whether there is a newest
+	link
+	verdicts
+	timeout time.Duration
+	newest  instant // the newest proof or sign of life
+	proven  bool    // whether there is a newest
 }
 
-// reading returns a copy of the fields.
+// reading returns a copy of the state.
 func (c *client) reading() reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	newest, proven := c.trust.newest()
-	return reading{
-		expired: c.expired, giveUp: c.giveUp, refusal: c.refusal, left: c.left,
-		up: c.isUp, upSince: c.upSince, links: c.links, timeout: c.trust.timeout,
-		reachableSince: c.reachableSince, tried: c.tried, hideLastZxid: c.hideLastZxid,
-		newest: newest, proven: proven,
-	}
+	return reading{link: c.link, verdicts: c.verdicts, timeout: c.trust.timeout, newest: newest, proven: proven}
 }
 
 // newClient starts a client, which runs until end is called: ctx, which is runner.life, never ends. rejectedZxid is the runner's,
@@ -121,7 +119,7 @@ func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, er
 		drained: make(chan struct{}),
 		calls:   make(chan struct{}, maxCalls),
 		proofs:  make(chan proof, maxProofs),
-		up:      make(chan struct{}),
+		link:    link{up: make(chan struct{})},
 		made:    s.now(),
 	}
 	c.trust = c.newTrust(s.Timeout())

@@ -278,7 +278,7 @@ func FuzzConnectReply(f *testing.F) {
 		if authenticates {
 			s = known
 		}
-		c := &client{room: incredible, s: s, opts: s.opts, log: s.log, up: make(chan struct{})}
+		c := &client{room: incredible, s: s, opts: s.opts, log: s.log, link: link{up: make(chan struct{})}}
 		c.ctx = t.Context()
 		c.hosts = newHosts(c, s.servers)
 		c.trust = c.newTrust(10 * time.Second)

@@ -239,7 +239,7 @@ func (r *runner) reconcile(cs *clientState) (time.Duration, error) {
 	if r.inc != nil {
 		next = min(next, r.inc.window.Load().end.until(now))
 	}
-	if at.up {
+	if at.isUp {
 		return min(next, r.proveLife(cs, at, now)), nil
 	}
 	wait, err := r.checkReconnect(cs.c, at, now)

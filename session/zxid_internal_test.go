@@ -22,7 +22,7 @@ func TestHideZxid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &Session{now: newClock()}
-				cl := &client{s: s, opts: &Options{}, log: slog.New(slog.DiscardHandler), up: make(chan struct{}), conn: &netConn{}, made: s.now()}
+				cl := &client{s: s, opts: &Options{}, log: slog.New(slog.DiscardHandler), link: link{up: make(chan struct{})}, conn: &netConn{}, made: s.now()}
 				cl.ctx = t.Context()
 				cl.trust = cl.newTrust(T)
 				time.Sleep(T)
