@@ -18,7 +18,7 @@ import (
 func seen(before, now status.Partition, committed, end [2]int64) *look {
 	tp := kiel.Partition{Topic: "t"}
 	before.Topic, now.Topic = "t", "t"
-	l := &look{group: "g", told: map[kiel.Partition]bool{}, first: map[kiel.Partition]Partition{tp: {Partition: before}}, report: &Report{
+	l := &look{group: "g", told: map[kiel.Partition]bool{}, first: map[kiel.Partition]claim{tp: claimOf(Partition{Partition: before})}, report: &Report{
 		Group: "g", At: time.Now(), ZooKeeper: Source{State: OK}, Kafka: Source{State: OK},
 		Members: []status.Member{{Name: "c2", Functions: []string{"balanced/1"}}},
 	}}

@@ -43,10 +43,10 @@ type look struct {
 	wanted   []kiel.Partition // those of which offsets are read
 	tooMany  bool             // there are more than Options.MaxClaims
 	known    map[string]topics.Info
-	before   *glance                      // the first of two looks at Kafka
-	prior    *glance                      // the look right before, in a Series; nil for a look alone
-	first    map[kiel.Partition]Partition // as ZooKeeper had them at the first of two looks; empty if there is one
-	twice    bool                         // there was a second look at ZooKeeper
+	before   *glance                  // the first of two looks at Kafka
+	prior    *glance                  // the look right before, in a Series; nil for a look alone
+	first    map[kiel.Partition]claim // as ZooKeeper had them at the first of two looks; empty if there is one
+	twice    bool                     // there was a second look at ZooKeeper
 	siblings []sibling
 	said     []*status.Group         // by member; nil for those that did not answer
 	told     map[kiel.Partition]bool // partitions of which a finding has said why they do not go on
@@ -59,7 +59,7 @@ type look struct {
 }
 
 func newLook(in *Inspector, group string, opts Options) *look {
-	return &look{in: in, opts: opts, group: group, flags: in.from.Flags, first: map[kiel.Partition]Partition{}, told: map[kiel.Partition]bool{}, report: &Report{
+	return &look{in: in, opts: opts, group: group, flags: in.from.Flags, first: map[kiel.Partition]claim{}, told: map[kiel.Partition]bool{}, report: &Report{
 		Version: Version, Group: group, Window: opts.Window.Seconds(), Chroot: in.chroot(),
 		ZooKeeper: Source{State: NotAsked}, Kafka: Source{State: NotAsked}, Members: []status.Member{}, Partitions: []Partition{},
 		Disagreements: []status.Disagreement{}, Findings: []Finding{},
@@ -109,7 +109,7 @@ func (in *Inspector) Look(ctx context.Context, group string, opts Options) (*Rep
 	zkAt := l.zooKeeper(ctx)
 	if opts.Window > 0 && l.report.ZooKeeper.State == OK {
 		for _, p := range l.report.Partitions {
-			l.first[id(p)] = p
+			l.first[id(p)] = claimOf(p)
 		}
 	}
 	kafkaAt := l.kafka(ctx, &zkAt)
@@ -246,8 +246,16 @@ func (l *look) again(ctx context.Context, zkAt *time.Time) {
 // same returns whether a partition had the same claim, or none, at the first of two looks.
 func (l *look) same(p Partition) bool {
 	was, ok := l.first[id(p)]
-	return ok && was.State == p.State && was.Token == p.Token
+	return ok && was == claimOf(p)
 }
+
+// claim is what is kept of a partition from one look to another.
+type claim struct {
+	state status.State
+	token int64
+}
+
+func claimOf(p Partition) claim { return claim{p.State, p.Token} }
 
 // want decides of which partitions offsets are read: those whose claims are, with names that Kafka takes.
 func (l *look) want() {

@@ -52,7 +52,7 @@ type Series struct {
 type pastLook struct {
 	at         time.Time
 	glance     *glance // nil if Kafka did not answer
-	partitions map[kiel.Partition]Partition
+	partitions map[kiel.Partition]claim
 }
 
 const (
@@ -198,9 +198,9 @@ func (s *Series) compareWith(l *look, now time.Time) (this *pastLook) {
 		s.past = nil
 		return &pastLook{}
 	}
-	past := pastLook{at: now, partitions: make(map[kiel.Partition]Partition, len(l.report.Partitions))}
+	past := pastLook{at: now, partitions: make(map[kiel.Partition]claim, len(l.report.Partitions))}
 	for _, p := range l.report.Partitions {
-		past.partitions[id(p)] = p
+		past.partitions[id(p)] = claimOf(p)
 	}
 	s.past = append(s.past, past)
 	return &s.past[len(s.past)-1]

@@ -186,7 +186,7 @@ func TestSeriesCompares(t *testing.T) {
 		if got := l.opts.Window.Seconds(); got != want {
 			t.Errorf("look %d is compared over %v s, want %v", i, got, want)
 		}
-		if want > 0 && l.first[kiel.Partition{Topic: "t"}].Token != int64(i-3) {
+		if want > 0 && l.first[kiel.Partition{Topic: "t"}].token != int64(i-3) {
 			t.Errorf("look %d is compared with %+v", i, l.first)
 		}
 	}

@@ -28,7 +28,7 @@ func (r *Report) Problems() (n int) {
 func (r *Report) Verdict() string {
 	switch n := r.Problems(); n {
 	case 0:
-		if !r.complete() {
+		if !r.Complete() {
 			return "no problem found, not all could be seen"
 		}
 		return "all well"
@@ -39,8 +39,8 @@ func (r *Report) Verdict() string {
 	}
 }
 
-// complete reports whether all sources have shown all that was asked.
-func (r *Report) complete() bool {
+// Complete reports whether all sources have shown all that was asked.
+func (r *Report) Complete() bool {
 	return r.ZooKeeper.State == OK && r.Kafka.State == OK && r.Claims && len(r.ZooKeeper.Missed)+len(r.Kafka.Missed) == 0 &&
 		!slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == ProgressUnknown })
 }

@@ -20,7 +20,9 @@
 //     [Options].Refresh, however many watch: ZooKeeper's znodes are read only if they have changed, or were not for half a minute.
 //   - Nothing is written, to ZooKeeper or to Kafka. Only GET and HEAD are answered.
 //   - Other members are asked only if Sources.Members is true. Without it the page says so.
-//   - At most [Options].MaxViewers are served what is new; others get 503, and their browsers load the page anew now and then.
+//   - At most [Options].MaxViewers are served what is new; others get 503, and their browsers load the page anew now and then. A viewer that
+//     takes nothing for 10 s is given up. Each stream ends after 10 minutes, so that a login in front of the page is asked again.
+//   - One processor at most makes pages, and each partition is made once per look, however many watch.
 //   - Names and texts of others are escaped. The Content-Security-Policy forbids scripts and styles but the page's own.
 //
 // # Not guaranteed

@@ -3,7 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
-	"html/template"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,11 +19,11 @@ const pkg = "page"
 
 // Handler serves the page of one group. Its methods may be called from any goroutine.
 type Handler struct {
-	group     string
-	opts      Options
-	series    *inspect.Series // Run's
-	templates *template.Template
-	assets    map[string]asset
+	group    string
+	opts     Options
+	series   *inspect.Series // Run's
+	renderer *renderer
+	assets   map[string]asset
 
 	snapshots *latest.Value[snapshot] // nil while nobody watches
 	started   atomic.Bool
@@ -54,8 +54,12 @@ func New(group string, sources inspect.Sources, opts Options) (*Handler, error) 
 	h := &Handler{
 		group: group, opts: opts, series: series, snapshots: latest.New[snapshot](nil), ended: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
-	if h.templates, err = parse(); err != nil {
+	templates, err := parse()
+	if err != nil {
 		return nil, operr.New(pkg, "new", "", err)
+	}
+	h.renderer = &renderer{
+		templates: templates, seed: maphash.MakeSeed(), stale: int(max(10*time.Second, 3*opts.Refresh).Seconds()), now: map[any]fragment{},
 	}
 	if h.assets, err = loadAssets(); err != nil {
 		return nil, operr.New(pkg, "new", "", err)

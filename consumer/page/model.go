@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,20 +15,23 @@ import (
 type model struct {
 	*seen
 
-	Group    string
-	Title    string
-	Verdict  string
-	Bad      bool   // there is a problem, or nothing can be said
-	Lead     string // the sentence behind the verdict
-	Topics   string
-	Asked    string
-	Old      string // when the members and partitions were so, if that is not now
-	Facts    []fact
-	Blind    []string // what the page can't see
-	Findings []card
-	Members  []memberRow
-	Changes  []changeRow
-	about    map[string]string // the words of findings, by partition
+	Group       string
+	Title       string
+	Verdict     string
+	Bad         bool   // there is a problem, or nothing can be said
+	Well        bool   // there is none, and all could be seen
+	Lead        string // the sentence behind the verdict
+	Topics      string
+	Asked       string
+	Old         string // when the members and partitions were so, if that is not now
+	Facts       []fact
+	Blind       []string // what the page can't see
+	Findings    []card
+	Unshown     int // findings that are not among them
+	Members     []memberRow
+	MoreMembers int // that are not among them
+	Changes     []changeRow
+	about       map[string]string // the words of findings, by partition
 }
 
 type fact struct {
@@ -68,7 +72,8 @@ func newModel(group string, s *seen) *model {
 		m.Verdict, m.Bad, m.Lead, m.Asked = "not seen", true, "the group can't be looked at: "+s.err.Error(), "nothing"
 	} else {
 		m.Verdict, m.Bad, m.Lead, m.Asked = r.Verdict(), r.Problems() > 0, m.lead(), r.Asked()
-		m.Findings = m.cards()
+		m.Well = !m.Bad && r.Complete()
+		m.Findings, m.Unshown = m.cards()
 		m.Blind = blind(r)
 	}
 	m.Changes = changeRows(s)
@@ -79,7 +84,8 @@ func newModel(group string, s *seen) *model {
 		}
 		m.Topics = topicsOf(k)
 		m.findAbout()
-		m.Facts, m.Members = m.facts(), m.members()
+		m.Facts = m.facts()
+		m.Members, m.MoreMembers = m.members()
 	}
 	return m
 }
@@ -192,22 +198,24 @@ func blind(r *inspect.Report) (words []string) {
 	return words
 }
 
-func (m *model) cards() (cards []card) {
+func (m *model) cards() (cards []card, more int) {
 	const most = 200
-	for _, f := range m.report.Findings {
-		if len(cards) == most {
-			break
-		}
-		c := card{Finding: f, Note: f.Severity == inspect.Note, Effect: f.Effect(m.at)}
-		if len(f.Objects) > 1 {
-			c.All = strings.Join(f.Objects, ", ")
-			if f.More > 0 {
-				c.All += fmt.Sprintf(" and %d more", f.More)
-			}
-		}
-		cards = append(cards, c)
+	all := m.report.Findings
+	for _, f := range all[:min(len(all), most)] {
+		cards = append(cards, m.card(f))
 	}
-	return cards
+	return cards, len(all) - len(cards)
+}
+
+func (m *model) card(f inspect.Finding) card {
+	c := card{Finding: f, Note: f.Severity == inspect.Note, Effect: f.Effect(m.at)}
+	if len(f.Objects) > 1 {
+		c.All = strings.Join(f.Objects, ", ")
+		if f.More > 0 {
+			c.All += fmt.Sprintf(" and %d more", f.More)
+		}
+	}
+	return c
 }
 
 // findAbout finds which partitions findings are about.
@@ -254,10 +262,11 @@ func (m *model) facts() (facts []fact) {
 	facts = append(facts, fact{Name: "members", Value: fmt.Sprint(len(k.Members)), Bad: len(k.Members) == 0},
 		fact{Name: "owned", Value: fmt.Sprint(owned), More: fmt.Sprintf("of %d", total), Bad: owned < total})
 	var oldest *inspect.Partition
-	waiting, rate := int64(-1), -1.0
+	waiting, rate, unknown := int64(-1), -1.0, 0
 	for i := range k.Partitions {
 		p := &k.Partitions[i]
 		if p.Kafka == nil || p.Kafka.Waiting < 0 {
+			unknown++
 			continue
 		}
 		waiting = max(waiting, 0) + p.Kafka.Waiting
@@ -274,9 +283,9 @@ func (m *model) facts() (facts []fact) {
 		facts = append(facts, fact{Name: "behind", Value: inspect.Age(*oldest.Kafka.Oldest, k.At), More: "at " + name, Bad: m.about[name] != ""})
 		fallthrough
 	case waiting > 0:
-		facts = append(facts, fact{Name: "waiting", Value: fmt.Sprint(waiting), More: "messages"})
+		facts = append(facts, fact{Name: "waiting", Value: fmt.Sprint(waiting), More: strings.TrimSpace("messages " + notKnown(unknown))})
 	case waiting == 0:
-		facts = append(facts, fact{Name: "waiting", Value: "0"})
+		facts = append(facts, fact{Name: "waiting", Value: "0", More: notKnown(unknown)})
 	}
 	if rate >= 0 {
 		facts = append(facts, fact{Name: "committed", Value: fmt.Sprintf("%.1f", rate), More: "a second"})
@@ -295,32 +304,25 @@ func (m *model) facts() (facts []fact) {
 	return facts
 }
 
-func (m *model) members() (rows []memberRow) {
+// notKnown says of how many partitions a sum lacks something.
+func notKnown(partitions int) string {
+	if partitions == 0 {
+		return ""
+	}
+	return fmt.Sprintf("(of %d partitions not known)", partitions)
+}
+
+// maxMembers is how many members are shown.
+const maxMembers = 300
+
+// members returns the rows of members, and how many it leaves out: if there are too many, those with a problem go before the others.
+func (m *model) members() (rows []memberRow, more int) {
 	k := m.kept
-	const most = 1000
-	type sums struct {
-		rate    float64
-		waiting int64
-		known   bool
-	}
-	of := map[string]*sums{}
-	for i := range k.Partitions {
-		p := &k.Partitions[i]
-		if p.Owner == "" || p.Kafka == nil || p.Kafka.Waiting < 0 {
-			continue
-		}
-		if of[p.Owner] == nil {
-			of[p.Owner] = &sums{}
-		}
-		s := of[p.Owner]
-		s.waiting += p.Kafka.Waiting
-		if k.Window > 0 && p.Kafka.Moved >= 0 {
-			s.rate, s.known = s.rate+float64(p.Kafka.Moved)/k.Window, true
-		}
-	}
-	for i := range k.Members[:min(len(k.Members), most)] {
+	sums := memberSums(k)
+	for i := range k.Members {
 		one := &k.Members[i]
-		row := memberRow{Name: one.Name, Owned: fmt.Sprint(one.Owned), Rate: "-", Waiting: "-", Process: one.Host, Since: one.Since, SinceText: "-"}
+		row := memberRow{Name: one.Name, Owned: "-", Rate: "-", Waiting: "-", Process: one.Host, Since: one.Since, SinceText: "-"}
+		row.State, row.Bad = m.stateOf(one.Name)
 		row.Letter, row.Colour = m.owner(one.Name)
 		if one.PID > 0 {
 			row.Process += fmt.Sprintf(":%d", one.PID)
@@ -328,19 +330,60 @@ func (m *model) members() (rows []memberRow) {
 		if one.Since != nil {
 			row.SinceText = inspect.Clock(*one.Since, m.at)
 		}
-		if len(one.Functions) == 0 || !k.Claims {
-			row.Owned = "-"
+		if one.Owned != nil && len(one.Functions) > 0 && k.Claims {
+			row.Owned = fmt.Sprint(*one.Owned)
 		}
-		if s := of[one.Name]; s != nil {
+		if s := sums[one.Name]; s != nil {
 			row.Waiting = fmt.Sprint(s.waiting)
 			if s.known {
 				row.Rate = fmt.Sprintf("%.1f", s.rate)
 			}
 		}
-		row.State, row.Bad = m.stateOf(one.Name)
 		rows = append(rows, row)
 	}
-	return rows
+	if more = len(rows) - maxMembers; more > 0 {
+		slices.SortStableFunc(rows, func(a, b memberRow) int { return cmp.Compare(rank(a), rank(b)) })
+		return rows[:maxMembers], more
+	}
+	return rows, 0
+}
+
+// rank is smaller for members that are to be shown first.
+func rank(row memberRow) int {
+	switch {
+	case row.Bad:
+		return 0
+	case row.State != "":
+		return 1
+	default:
+		return 2
+	}
+}
+
+// memberSum is what a member's partitions have together.
+type memberSum struct {
+	rate    float64
+	waiting int64
+	known   bool // whether the rate is
+}
+
+func memberSums(k *inspect.Report) map[string]*memberSum {
+	of := map[string]*memberSum{}
+	for i := range k.Partitions {
+		p := &k.Partitions[i]
+		if p.Owner == "" || p.Kafka == nil || p.Kafka.Waiting < 0 {
+			continue
+		}
+		if of[p.Owner] == nil {
+			of[p.Owner] = &memberSum{}
+		}
+		s := of[p.Owner]
+		s.waiting += p.Kafka.Waiting
+		if k.Window > 0 && p.Kafka.Moved >= 0 {
+			s.rate, s.known = s.rate+float64(p.Kafka.Moved)/k.Window, true
+		}
+	}
+	return of
 }
 
 // stateOf returns what the findings say of a member, and whether it did not answer.

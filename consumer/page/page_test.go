@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,11 +91,15 @@ func (w *world) do(method, path string) *httptest.ResponseRecorder {
 
 // stream is a viewer.
 type stream struct {
+	deaf bool // it reads nothing
+
 	mu     sync.Mutex
+	until  time.Time // when a write fails
 	header http.Header
 	code   int
 	body   bytes.Buffer
 	end    func()
+	done   chan struct{} // closed when it was served
 }
 
 func (s *stream) Header() http.Header { return s.header }
@@ -103,8 +108,22 @@ func (s *stream) WriteHeader(code int) { s.code = code }
 
 func (s *stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
+	until := s.until
+	s.mu.Unlock()
+	if s.deaf {
+		time.Sleep(time.Until(until))
+		return 0, os.ErrDeadlineExceeded
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.body.Write(p)
+}
+
+func (s *stream) SetWriteDeadline(at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until = at
+	return nil
 }
 
 func (s *stream) Flush() {}
@@ -121,14 +140,19 @@ func (s *stream) take() string {
 // watch has somebody watch until end is called.
 func (w *world) watch(query string) *stream {
 	s := &stream{header: http.Header{}, code: http.StatusOK}
+	w.begin(s, query)
+	return s
+}
+
+// begin has a viewer watch.
+func (w *world) begin(s *stream, query string) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		w.page.ServeHTTP(s, httptest.NewRequestWithContext(ctx, http.MethodGet, "/group/events"+query, http.NoBody))
 	}()
-	s.end = func() { cancel(); <-done }
-	return s
+	s.end, s.done = func() { cancel(); <-done }, done
 }
 
 // wants checks that an answer has texts.
@@ -219,7 +243,7 @@ func TestManyViewersCostOneLook(t *testing.T) {
 		time.Sleep(time.Second)
 		looks, reads := w.looks.Load(), w.zk.Stats().Requests[zktest.OpGetData]
 		for _, v := range viewers {
-			if text := v.take(); !strings.Contains(text, `"id":"part-lead"`) || !strings.Contains(text, "event: look") {
+			if text := v.take(); !strings.Contains(text, "event: part-lead\ndata: <h1>") || !strings.Contains(text, "event: look") {
 				t.Fatalf("%q", text)
 			}
 		}
@@ -240,7 +264,7 @@ func TestManyViewersCostOneLook(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		for _, v := range viewers {
-			if text := v.take(); !strings.Contains(text, "part-lead") || !strings.Contains(text, "part-partitions") {
+			if text := v.take(); !strings.Contains(text, "part-lead") || !strings.Contains(text, "part-grid") {
 				t.Fatalf("what has changed is not sent: %q", text)
 			}
 			v.end()
@@ -295,6 +319,58 @@ func TestViewersAreBounded(t *testing.T) {
 		b.end()
 		c.end()
 		wants(t, w.get("/"), http.StatusServiceUnavailable, "ended")
+	})
+}
+
+// A viewer that reads nothing loses its place, and holds nobody up meanwhile.
+func TestDeafViewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, page.Options{MaxViewers: 2})
+		defer w.stop()
+		deaf := &stream{deaf: true, header: http.Header{}}
+		w.begin(deaf, "")
+		other := w.watch("")
+		defer other.end()
+		time.Sleep(time.Second)
+		other.take()
+		time.Sleep(8 * time.Second)
+		if n := strings.Count(other.take(), "event: look"); n < 4 {
+			t.Errorf("%d looks are shown beside a viewer that reads nothing", n)
+		}
+		time.Sleep(5 * time.Second)
+		select {
+		case <-deaf.done:
+		default:
+			t.Error("it is served for ever")
+		}
+		third := w.watch("")
+		time.Sleep(time.Second)
+		if third.code != http.StatusOK {
+			t.Errorf("its place is not free: %d", third.code)
+		}
+		third.end()
+	})
+}
+
+// A stream ends after a while, so that a login in front of the page is asked again.
+func TestStreamsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, page.Options{})
+		defer w.stop()
+		v := w.watch("")
+		time.Sleep(9 * time.Minute)
+		select {
+		case <-v.done:
+			t.Error("it has ended")
+		default:
+		}
+		time.Sleep(2 * time.Minute)
+		select {
+		case <-v.done:
+		default:
+			t.Error("it does not end")
+		}
+		v.end()
 	})
 }
 

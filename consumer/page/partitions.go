@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"html/template"
 	"strconv"
 	"strings"
 	"time"
@@ -10,28 +11,33 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// partitionsModel is what the templates show of partitions.
-type partitionsModel struct {
-	Known   bool // whether there is anything to show
-	Claims  bool
-	Old     string
-	Table   bool
-	Query   string
-	Other   string // the link to the other form: a table, or a grid
-	All     string // the link to all that is not searched
-	Search  bool   // whether there is enough to search
-	Few     bool   // whether all are shown without a search
-	Total   int
-	Left    int // how many are left out
-	Topics  []topicCells
-	Rows    []partitionRow
-	Chosen  *chosen
-	Missing string // the partition that was asked for and is not there
+// headModel is what the templates show above the partitions.
+type headModel struct {
+	Known  bool // whether there is anything to show
+	Old    string
+	Table  bool
+	Query  string
+	Other  string // the link to the other form: a table, or a grid
+	All    string // the link to all that is not searched
+	Search bool   // whether there is enough to search
+}
+
+// gridModel is what the templates show of partitions as a grid or as a table.
+type gridModel struct {
+	Known  bool // whether there is anything to show
+	Claims bool
+	Query  string
+	Few    bool // whether all are shown without a search
+	Total  int
+	Left   int // how many are left out
+	Table  bool
+	Topics []topicCells
+	Rows   []template.HTML
 }
 
 type topicCells struct {
 	Topic string
-	Cells []cell
+	Cells []template.HTML
 }
 
 type cell struct {
@@ -41,6 +47,12 @@ type cell struct {
 
 type partitionRow struct {
 	Link, Name, Owner, Letter, Colour, Since, Committed, End, Waiting, Behind, Before, Because, Fault string
+}
+
+// chosenModel is what the templates show of the partition that was asked for.
+type chosenModel struct {
+	Chosen  *chosen
+	Missing string // the partition if it is not there
 }
 
 type chosen struct {
@@ -53,45 +65,55 @@ type chosen struct {
 // moved is how long ago a partition has moved if it is shown so.
 const moved = 5 * time.Minute
 
-func (m *model) partitions(v view) *partitionsModel {
+func (m *model) head(v view) *headModel {
 	k := m.kept
 	if k == nil {
-		return &partitionsModel{}
+		return &headModel{}
 	}
-	other := v
-	other.table = !v.table
-	all := v
-	all.query = ""
-	out := &partitionsModel{
-		Known: true, Claims: k.Claims, Old: m.Old, Table: v.table, Query: v.query, Other: other.link(""), All: all.link(""), Search: len(k.Partitions) > 50 || v.query != "",
-		Few: len(k.Partitions) <= maxAll, Total: len(k.Partitions),
+	other, all := v, v
+	other.table, all.query = !v.table, ""
+	return &headModel{
+		Known: true, Old: m.Old, Table: v.table, Query: v.query, Other: other.link(""), All: all.link(""), Search: k.Claims && (len(k.Partitions) > 50 || v.query != ""),
+	}
+}
+
+// grid returns the partitions that a view shows, which r renders one by one.
+func (m *model) grid(v view, r *renderer) (*gridModel, error) {
+	k := m.kept
+	if k == nil {
+		return &gridModel{}, nil
+	}
+	out := &gridModel{Known: true, Claims: k.Claims, Query: v.query, Few: len(k.Partitions) <= maxAll, Total: len(k.Partitions), Table: v.table}
+	if !k.Claims {
+		return out, nil
 	}
 	var shown []*inspect.Partition
 	shown, out.Left = v.choose(k.Partitions, m.about)
 	for _, p := range shown {
 		if v.table {
-			out.Rows = append(out.Rows, m.row(v, p))
+			html, err := r.partition("row", m.row(p), v)
+			if err != nil {
+				return nil, err
+			}
+			out.Rows = append(out.Rows, html)
 			continue
 		}
 		if n := len(out.Topics); n == 0 || out.Topics[n-1].Topic != p.Topic {
 			out.Topics = append(out.Topics, topicCells{Topic: p.Topic})
 		}
-		t := &out.Topics[len(out.Topics)-1]
-		t.Cells = append(t.Cells, m.cell(v, p))
-	}
-	if v.partition != "" {
-		out.Chosen = m.chosen(v)
-		if out.Chosen == nil {
-			out.Missing = v.partition
+		html, err := r.partition("cell", m.cell(p), v)
+		if err != nil {
+			return nil, err
 		}
+		t := &out.Topics[len(out.Topics)-1]
+		t.Cells = append(t.Cells, html)
 	}
-	return out
+	return out, nil
 }
 
-func (m *model) cell(v view, p *inspect.Partition) cell {
+func (m *model) cell(p *inspect.Partition) cell {
 	name := partitionOf(p)
-	v.partition = name
-	c := cell{Link: v.link("") + "#partition", ID: strconv.Itoa(int(p.Partition.Partition))}
+	c := cell{Link: view{partition: name}.link(""), ID: strconv.Itoa(int(p.Partition.Partition))}
 	owner, class := p.Owner, ""
 	c.Letter, class = m.owner(p.Owner)
 	switch {
@@ -128,7 +150,7 @@ func behind(p *inspect.Partition, now time.Time) string {
 	switch o := p.Kafka; {
 	case o == nil || o.Waiting < 0:
 		return "?"
-	case o.Waiting == 0 || o.Oldest == nil && o.Waiting == 0:
+	case o.Waiting == 0:
 		return "0s"
 	case o.Oldest == nil:
 		return fmt.Sprintf("%d wait", o.Waiting)
@@ -154,11 +176,10 @@ func short(d time.Duration) string {
 	}
 }
 
-func (m *model) row(v view, p *inspect.Partition) partitionRow {
+func (m *model) row(p *inspect.Partition) partitionRow {
 	name := partitionOf(p)
-	v.partition = name
 	row := partitionRow{
-		Link: v.link("") + "#partition", Name: name, Owner: p.Owner, Since: "-", Committed: "-", End: "-", Waiting: "-", Behind: "-", Before: p.Previous, Fault: m.about[name],
+		Link: view{partition: name}.link(""), Name: name, Owner: p.Owner, Since: "-", Committed: "-", End: "-", Waiting: "-", Behind: "-", Before: p.Previous, Fault: m.about[name],
 	}
 	row.Letter, row.Colour = m.owner(p.Owner)
 	if p.State != status.Owned {
@@ -179,22 +200,27 @@ func (m *model) row(v view, p *inspect.Partition) partitionRow {
 	return row
 }
 
-// chosen returns all about one partition, nil if it is not there.
-func (m *model) chosen(v view) *chosen {
+// chosen returns all about the partition that was asked for.
+func (m *model) chosen(v view) chosenModel {
+	if v.partition == "" || m.kept == nil {
+		return chosenModel{}
+	}
 	for i := range m.kept.Partitions {
 		p := &m.kept.Partitions[i]
 		if partitionOf(p) != v.partition {
 			continue
 		}
 		c := &chosen{Name: v.partition, Lines: p.Why(m.kept)}
-		for _, one := range m.Findings {
-			if one.Concerns(v.partition) || one.Concerns(p.Topic) || one.Concerns(p.Owner) {
-				c.Cards = append(c.Cards, one)
+		if m.report != nil {
+			for _, f := range m.report.Findings {
+				if f.Concerns(v.partition) || f.Concerns(p.Topic) || f.Concerns(p.Owner) {
+					c.Cards = append(c.Cards, m.card(f))
+				}
 			}
 		}
 		v.partition = ""
 		c.Close = v.link("") + "#partitions"
-		return c
+		return chosenModel{Chosen: c}
 	}
-	return nil
+	return chosenModel{Missing: v.partition}
 }

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/url"
@@ -75,8 +76,10 @@ func TestHostileTexts(t *testing.T) {
 		}
 	}
 	s := newSnapshot(handlerFor(t), newState().next(nil, errors.New(evil)))
-	events, _, err := s.news(view{}, nil, at)
-	if err != nil || strings.Contains(string(events), "<script") || strings.Contains(string(events), "\u202e") || strings.Count(string(events), "\n\n") != len(parts())+1 {
+	pieces, _, err := s.news(view{query: "a\r\nb"}, nil, at)
+	events := string(bytes.Join(pieces, nil))
+	if err != nil || strings.Contains(events, "<script") || strings.ContainsAny(events, "\u202e\r") || strings.Count(events, "\n\n") != len(parts())+1 ||
+		strings.Count(events, "\n") != 3*(len(parts())+1) {
 		t.Errorf("%v: %s", err, events)
 	}
 }
@@ -122,6 +125,94 @@ func TestLargeGroup(t *testing.T) {
 	}
 }
 
+// However many views there are, a snapshot keeps few of them, and which partition is chosen makes no other grid.
+func TestManyViews(t *testing.T) {
+	r := group(maxAll)
+	r.ZooKeeper.State, r.Claims = inspect.OK, true
+	s := newSnapshot(handlerFor(t), newState().next(r, nil))
+	for i := range 100 {
+		for _, v := range []view{{partition: fmt.Sprintf("t:%d", i)}, {query: "c" + strings.Repeat("1", i%2), partition: fmt.Sprintf("t:%d", i)}, {query: strings.Repeat("t", i)}} {
+			must(s.page(v, r.At))
+		}
+	}
+	kept := 0
+	for _, p := range s.grids {
+		kept += len(p.html)
+	}
+	if kept > maxKept || kept != s.size || len(s.grids) > 200 {
+		t.Errorf("%d bytes of %d grids are kept", kept, len(s.grids))
+	}
+	if s.grids[view{}] == nil || len(s.renderer.now) != maxAll {
+		t.Errorf("%d cells were rendered", len(s.renderer.now))
+	}
+	began := len(s.renderer.now)
+	again := newSnapshot(&Handler{group: "g", renderer: s.renderer}, newState().next(group(10), nil))
+	if newSnapshot(&Handler{group: "g", renderer: again.renderer}, newState().next(r, nil)); len(s.renderer.before)+len(s.renderer.now) >= began {
+		t.Error("cells that nobody is shown are kept for ever")
+	}
+}
+
+// Links to partitions keep what else a view has, escaped.
+func TestLinksKeepTheView(t *testing.T) {
+	const evil = `c1"><b>&#partition"`
+	r := group(1)
+	r.Partitions[0].Owner = evil
+	for v, want := range map[view]string{
+		{query: evil}:              `<a href="?partition=t%3A0&amp;q=c1%22%3E%3Cb%3E%26%23partition%22#partition" class=`,
+		{query: "c1", table: true}: `<a href="?partition=t%3A0&amp;q=c1&amp;view=table#partition">t:0</a>`,
+	} {
+		if body := shown(t, r, v); !strings.Contains(body, want) || strings.Contains(body, "<b>&#") {
+			t.Errorf("%+v: no %s in %s", v, want, body)
+		}
+	}
+}
+
+// A verdict has its colour: that not all could be seen is not well.
+func TestVerdicts(t *testing.T) {
+	for class, change := range map[string]func(*inspect.Report){
+		`<h1><span class="ok">all well:`:                                  func(*inspect.Report) {},
+		`<h1><span class="warn">no problem found, not all could be seen:`: func(r *inspect.Report) { r.Kafka.State = inspect.NotAsked },
+		`<h1><span class="bad">1 problem:`:                                func(r *inspect.Report) { r.Findings = []inspect.Finding{{Severity: inspect.Problem}} },
+	} {
+		r := &inspect.Report{Kafka: inspect.Source{State: inspect.OK}}
+		change(r)
+		if body := shown(t, r, view{}); !strings.Contains(body, class) {
+			t.Errorf("no %s in %s", class, body)
+		}
+	}
+}
+
+// Members say how many partitions they own. Of many those with a problem are shown before others.
+func TestMembers(t *testing.T) {
+	r, owned := &inspect.Report{}, 3
+	for i := range 500 {
+		r.Members = append(r.Members, status.Member{Name: fmt.Sprintf("m%03d", i), Owned: &owned, Functions: []string{"balanced/1"}})
+	}
+	r.Members[1].Owned = nil
+	r.Findings = []inspect.Finding{{Kind: inspect.StandsStill, Severity: inspect.Problem, Member: "m499", Objects: []string{"t:1"}}}
+	body := shown(t, r, view{})
+	for _, want := range []string{
+		`</span> m000</th><td class="hide">-</td><td class="n">3</td>`, `</span> m001</th><td class="hide">-</td><td class="n">-</td>`,
+		`<td class="bad">stands still: t:1</td>`, "and 200 more",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in %s", want, body)
+		}
+	}
+	if n := strings.Count(body, `<th scope="row"><span`); n != maxMembers {
+		t.Errorf("%d members are shown", n)
+	}
+}
+
+// Sums say of how many partitions something is missing in them.
+func TestSumsWithoutSomePartitions(t *testing.T) {
+	r := group(3)
+	r.Partitions[0].Kafka, r.Partitions[1].Kafka = &inspect.Offsets{Waiting: 0}, &inspect.Offsets{Waiting: -1}
+	if body := shown(t, r, view{}); !strings.Contains(body, "waiting <b>0</b> (of 2 partitions not known)") {
+		t.Error(body)
+	}
+}
+
 func must(b []byte, err error) []byte {
 	if err != nil {
 		panic(err)
@@ -146,11 +237,11 @@ func TestCells(t *testing.T) {
 	r.Partitions[2].Kafka = &inspect.Offsets{Waiting: 291, Oldest: &oldest}
 	body := shown(t, r, view{})
 	for _, want := range []string{
-		`<a class="cell o0" href="?partition=orders%3A0#partition" title="orders:0, owner c1, 0 wait"><b>0 A</b> <span class="behind">0s</span> <span class="sr">orders:0, owner c1, 0 wait</span></a>`,
-		`<a class="cell o1 moved" href="?partition=orders%3A1#partition" title="orders:1, owner c2, moved from c3 since 03:13:09, 0 wait"><b>1 B</b> <span class="behind">0s</span> <span class="sr">orders:1, owner c2, moved from c3 since 03:13:09, 0 wait</span></a>`,
-		`<a class="cell o1 bad" href="?partition=orders%3A2#partition" title="orders:2, owner c2, stands still, 291 wait"><b>2 B !</b> <span class="behind">1m30s</span> <span class="sr">orders:2, owner c2, stands still, 291 wait</span></a>`,
-		`<a class="cell nobody" href="?partition=orders%3A3#partition" title="orders:3, no owner"><b>3 –</b> <span class="behind">?</span> <span class="sr">orders:3, no owner</span></a>`,
-		`<a class="cell nobody bad" href="?partition=orders%3A4#partition" title="orders:4, no owner: blocked, persistent claim"><b>4 – !</b> <span class="behind">?</span> <span class="sr">orders:4, no owner: blocked, persistent claim</span></a>`,
+		`<a href="?partition=orders%3A0#partition" class="cell o0" title="orders:0, owner c1, 0 wait"><b>0 A</b> <span class="behind">0s</span> <span class="sr">orders:0, owner c1, 0 wait</span></a>`,
+		`<a href="?partition=orders%3A1#partition" class="cell o1 moved" title="orders:1, owner c2, moved from c3 since 03:13:09, 0 wait"><b>1 B</b> <span class="behind">0s</span> <span class="sr">orders:1, owner c2, moved from c3 since 03:13:09, 0 wait</span></a>`,
+		`<a href="?partition=orders%3A2#partition" class="cell o1 bad" title="orders:2, owner c2, stands still, 291 wait"><b>2 B !</b> <span class="behind">1m30s</span> <span class="sr">orders:2, owner c2, stands still, 291 wait</span></a>`,
+		`<a href="?partition=orders%3A3#partition" class="cell nobody" title="orders:3, no owner"><b>3 –</b> <span class="behind">?</span> <span class="sr">orders:3, no owner</span></a>`,
+		`<a href="?partition=orders%3A4#partition" class="cell nobody bad" title="orders:4, no owner: blocked, persistent claim"><b>4 – !</b> <span class="behind">?</span> <span class="sr">orders:4, no owner: blocked, persistent claim</span></a>`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s in %s", want, body)

@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"path"
@@ -85,7 +84,13 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(body) //nolint:gosec // html/template has escaped it; a client that has gone gets no answer
+	answer(w, body)
+}
+
+// answer writes a whole answer. A client that has gone, or is too slow, gets none.
+func answer(w http.ResponseWriter, body []byte) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(slowestPage)) // where that can be set
+	_, _ = w.Write(body)                                                            //nolint:gosec // html/template or encoding/json has escaped it
 }
 
 // report answers with the report as JSON.
@@ -98,18 +103,21 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, s.err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	body, err := json.MarshalIndent(s.report, "", "  ")
+	body, err := s.reportJSON()
 	if err != nil {
 		http.Error(w, "encode the report: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n'))
+	answer(w, body)
 }
 
 const (
 	heartbeat = 15 * time.Second // between events, when there is nothing new
-	slowest   = 10 * time.Second // for a viewer to take an event
+	slowest   = 10 * time.Second // for a viewer to take what is new
+
+	slowestPage = time.Minute      // for a viewer to take a page
+	streamLife  = 10 * time.Minute // of a stream: then the browser asks anew, and the user's login is asked, too
 )
 
 // events serves what is new as it comes.
@@ -129,14 +137,16 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	h.ask()
 	to := viewer{rc: http.NewResponseController(w), w: w}
 	_ = to.rc.SetReadDeadline(time.Time{}) // a server's time-outs are for requests that end
-	v, has := viewOf(r.URL.Query()), map[string]*part(nil)
+	v, has := viewOf(r.URL.Query()), map[string]uint64(nil)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	life := time.NewTimer(streamLife)
+	defer life.Stop()
 	for {
 		s, newer := h.snapshots.Watch()
 		if s != nil {
 			events, have, err := s.news(v, has, time.Now())
-			if err != nil || to.send(events) != nil {
+			if err != nil || to.send(events...) != nil {
 				return
 			}
 			has = have
@@ -147,6 +157,8 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 			if to.send([]byte(": alive\n\n")) != nil {
 				return
 			}
+		case <-life.C:
+			return
 		case <-r.Context().Done():
 			return
 		case <-h.ended:
@@ -162,12 +174,14 @@ type viewer struct {
 }
 
 // send writes events and passes them on.
-func (v viewer) send(events []byte) error {
+func (v viewer) send(events ...[]byte) error {
 	if err := v.rc.SetWriteDeadline(time.Now().Add(slowest)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
-	if _, err := v.w.Write(events); err != nil { //nolint:gosec // html/template has escaped it
-		return err
+	for _, b := range events {
+		if _, err := v.w.Write(b); err != nil { //nolint:gosec // html/template has escaped it
+			return err
+		}
 	}
 	return v.rc.Flush()
 }

@@ -51,6 +51,15 @@ func (v view) link(name string) string {
 	return name
 }
 
+// beside returns what a link to a partition has for the rest of the view, behind the partition.
+func (v view) beside() string {
+	v.partition = ""
+	if _, rest, ok := strings.Cut(v.link(""), "?"); ok {
+		return "&" + rest
+	}
+	return ""
+}
+
 // The bounds of what is shown of partitions.
 const (
 	maxAll   = 2000 // partitions of a group above which those alone are shown that a finding is about

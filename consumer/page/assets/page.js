@@ -5,6 +5,10 @@
   const live = document.getElementById("live");
   const at = document.getElementById("at");
   const pause = document.getElementById("pause");
+  const parts = [...document.querySelectorAll('[id^="part-"]')];
+  const stale = Number(document.body.dataset.stale);
+  const longest = 30000; // for which a selected text keeps its part as it is
+  const shown = new Map(); // the HTML of parts, as it came
   const waiting = new Map(); // parts that are not shown yet, because a text in them is selected
   let seconds = Number(age.dataset.age);
   let since = Date.now();
@@ -13,7 +17,10 @@
   function tick() {
     const now = seconds + (Date.now() - since) / 1000;
     age.textContent = now < 120 ? now.toFixed(0) + " s" : (now / 60).toFixed(0) + " min";
-    live.classList.toggle("stale", now > 10);
+    live.classList.toggle("stale", now > stale);
+    for (const [id, held] of [...waiting]) {
+      if (Date.now() - held.since > longest) show(document.getElementById(id), held.html);
+    }
   }
 
   function selectedIn(element) {
@@ -21,32 +28,38 @@
     return s && !s.isCollapsed && s.rangeCount > 0 && s.getRangeAt(0).intersectsNode(element);
   }
 
-  // key finds an element again after its part was replaced.
-  function key(element) {
-    if (element.id) return "#" + CSS.escape(element.id);
-    const href = element.getAttribute("href");
-    return href ? 'a[href="' + CSS.escape(href) + '"]' : "";
-  }
-
-  function replace(id, html) {
-    const element = document.getElementById(id);
-    if (!element) return;
-    if (selectedIn(element)) {
-      waiting.set(id, html);
+  function replace(element, html) {
+    if (shown.get(element.id) === html) return; // a stream that begins anew has all parts
+    if (!selectedIn(element)) {
+      show(element, html);
       return;
     }
-    waiting.delete(id);
-    const active = document.activeElement;
-    const focused = element.contains(active) ? key(active) : "";
-    const typed = active && active.tagName === "INPUT" && element.contains(active) ? active.value : null;
+    const held = waiting.get(element.id);
+    waiting.set(element.id, { html, since: held ? held.since : Date.now() });
+  }
+
+  const stops = (element) => [...element.querySelectorAll("a[href], button, input, [tabindex]")];
+
+  // again finds the element that has had the focus after its part was replaced: by its id or its link, or else by its place.
+  function again(element, had, place) {
+    if (had.id) return document.getElementById(had.id);
+    const href = had.getAttribute("href");
+    return (href && element.querySelector('a[href="' + CSS.escape(href) + '"]')) || stops(element)[place];
+  }
+
+  function show(element, html) {
+    waiting.delete(element.id);
+    shown.set(element.id, html);
+    const had = element.contains(document.activeElement) ? document.activeElement : null;
+    const place = had ? stops(element).indexOf(had) : -1;
     const scrolled = [...element.querySelectorAll(".scroll")].map((e) => e.scrollLeft);
     element.innerHTML = html;
     element.querySelectorAll(".scroll").forEach((e, i) => { e.scrollLeft = scrolled[i] || 0; });
     local(element);
-    const again = focused && element.querySelector(focused);
-    if (again) {
-      if (typed !== null) again.value = typed;
-      again.focus({ preventScroll: true });
+    const focus = had && again(element, had, place);
+    if (focus) {
+      if (had.tagName === "INPUT" && focus.tagName === "INPUT") focus.value = had.value;
+      focus.focus({ preventScroll: true });
     }
   }
 
@@ -58,24 +71,30 @@
     }
   }
 
+  // reload loads the page anew if that gives one, or a login: what is seen is worth more than the error of a proxy.
+  function reload() {
+    if (!source) return; // paused
+    fetch(window.location.href, { cache: "no-store", redirect: "manual" }).then((answer) => answer.status < 500, () => false).then((ok) => {
+      if (ok) window.location.reload();
+      else window.setTimeout(reload, 5000);
+    });
+  }
+
   function start() {
     source = new EventSource(document.body.dataset.stream);
-    source.addEventListener("part", (e) => {
-      const part = JSON.parse(e.data);
-      replace(part.id, part.html);
-    });
+    for (const element of parts) source.addEventListener(element.id, (e) => replace(element, e.data));
     source.addEventListener("look", (e) => {
       const look = JSON.parse(e.data);
       seconds = Number(look.age);
       since = Date.now();
       document.title = look.title;
       at.textContent = look.at;
+      at.setAttribute("datetime", look.stamp);
+      local(at.parentElement);
       tick();
     });
     source.addEventListener("error", () => {
-      if (source && source.readyState === EventSource.CLOSED) { // refused: too many viewers, or a login has ended
-        window.setTimeout(() => window.location.reload(), 10000);
-      }
+      if (source && source.readyState === EventSource.CLOSED) window.setTimeout(reload, 10000); // too many viewers, or a login has ended
     });
   }
 
@@ -90,7 +109,7 @@
     pause.textContent = source ? "pause" : "go on";
   });
   document.addEventListener("selectionchange", () => {
-    for (const [id, html] of [...waiting]) replace(id, html);
+    for (const [id, held] of [...waiting]) replace(document.getElementById(id), held.html);
   });
   window.setInterval(tick, 1000);
   local(document);
