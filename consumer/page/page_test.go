@@ -99,7 +99,8 @@ type stream struct {
 	code   int
 	body   bytes.Buffer
 	end    func()
-	done   chan struct{} // closed when it was served
+	done   chan struct{}   // closed when it was served
+	gone   <-chan struct{} // closed when the viewer has gone
 }
 
 func (s *stream) Header() http.Header { return s.header }
@@ -111,6 +112,9 @@ func (s *stream) Write(p []byte) (int, error) {
 	until := s.until
 	s.mu.Unlock()
 	if s.deaf {
+		if until.IsZero() {
+			<-s.gone
+		}
 		time.Sleep(time.Until(until))
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -148,6 +152,7 @@ func (w *world) watch(query string) *stream {
 func (w *world) begin(s *stream, query string) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
+	s.gone = ctx.Done()
 	go func() {
 		defer close(done)
 		w.page.ServeHTTP(s, httptest.NewRequestWithContext(ctx, http.MethodGet, "/group/events"+query, http.NoBody))
@@ -343,6 +348,7 @@ func TestDeafViewer(t *testing.T) {
 		default:
 			t.Error("it is served for ever")
 		}
+		deaf.end()
 		third := w.watch("")
 		time.Sleep(time.Second)
 		if third.code != http.StatusOK {

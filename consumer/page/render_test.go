@@ -125,30 +125,41 @@ func TestLargeGroup(t *testing.T) {
 	}
 }
 
-// However many views there are, a snapshot keeps few of them, and which partition is chosen makes no other grid.
+// The page and each event say how old the look is.
+func TestAge(t *testing.T) {
+	r := group(1)
+	r.At, r.ZooKeeper.State = time.Date(2026, 3, 14, 3, 14, 9, 0, time.UTC), inspect.OK
+	s, now := newSnapshot(handlerFor(t), newState().next(r, nil)), r.At.Add(7*time.Second)
+	if body := string(must(s.page(view{}, now))); !strings.Contains(body, `<span id="age" data-age="7.0">7.0 s</span> old`) || !strings.Contains(body, `data-stale="10"`) {
+		t.Error(body)
+	}
+	pieces, _, err := s.news(view{}, nil, now)
+	if text := string(bytes.Join(pieces, nil)); err != nil || !strings.Contains(text, `data: {"age":"7.0","at":"03:14:09","stamp":"2026-03-14T03:14:09Z",`) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// However many views there are, a snapshot keeps few grids, and which partition is chosen makes no other one.
 func TestManyViews(t *testing.T) {
 	r := group(maxAll)
 	r.ZooKeeper.State, r.Claims = inspect.OK, true
-	s := newSnapshot(handlerFor(t), newState().next(r, nil))
-	for i := range 100 {
-		for _, v := range []view{{partition: fmt.Sprintf("t:%d", i)}, {query: "c" + strings.Repeat("1", i%2), partition: fmt.Sprintf("t:%d", i)}, {query: strings.Repeat("t", i)}} {
-			must(s.page(v, r.At))
-		}
+	h := handlerFor(t)
+	s := newSnapshot(h, newState().next(r, nil))
+	for i := range 20 {
+		must(s.page(view{partition: fmt.Sprintf("t:%d", i)}, r.At))
 	}
-	kept := 0
-	for _, p := range s.grids {
-		kept += len(p.html)
+	if len(s.grids) != 1 || len(h.renderer.now) != maxAll {
+		t.Errorf("%d grids are kept, %d cells were rendered", len(s.grids), len(h.renderer.now))
 	}
-	if kept > maxKept || kept != s.size || len(s.grids) > 200 {
-		t.Errorf("%d bytes of %d grids are kept", kept, len(s.grids))
+	s.size = maxKept
+	if must(s.page(view{query: "t:"}, r.At)); len(s.grids) != 1 {
+		t.Errorf("%d bytes of grids are kept", s.size)
 	}
-	if s.grids[view{}] == nil || len(s.renderer.now) != maxAll {
-		t.Errorf("%d cells were rendered", len(s.renderer.now))
+	for range 2 {
+		newSnapshot(h, newState().next(group(10), nil))
 	}
-	began := len(s.renderer.now)
-	again := newSnapshot(&Handler{group: "g", renderer: s.renderer}, newState().next(group(10), nil))
-	if newSnapshot(&Handler{group: "g", renderer: again.renderer}, newState().next(r, nil)); len(s.renderer.before)+len(s.renderer.now) >= began {
-		t.Error("cells that nobody is shown are kept for ever")
+	if n := len(h.renderer.now) + len(h.renderer.before); n != 0 {
+		t.Errorf("%d cells that nobody is shown are kept", n)
 	}
 }
 
