@@ -124,10 +124,14 @@ type found struct {
 	err    error
 }
 
-// list asks the leaders for an offset of each partition; see kafkaconn.ListOffsets.
+// list asks the leaders for an offset of each partition, as the members of this configuration would; see kafkaconn.ListOffsets.
 func (k *kafka) list(ctx context.Context, at map[kiel.Partition]int64) (map[kiel.Partition]found, error) {
+	return k.listAt(ctx, k.client.Config().Consumer.IsolationLevel, at)
+}
+
+func (k *kafka) listAt(ctx context.Context, level sarama.IsolationLevel, at map[kiel.Partition]int64) (map[kiel.Partition]found, error) {
 	answers, err := kafkaconn.Run(ctx, &k.calls, func() (map[kiel.Partition]kafkaconn.Listed, error) {
-		return kafkaconn.ListOffsets(k.client, at), nil
+		return kafkaconn.ListOffsets(k.client, level, at), nil
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -149,11 +153,32 @@ func foundOf(l kafkaconn.Listed) found {
 
 // ends asks for the ends of partitions.
 func (k *kafka) ends(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]found, error) {
+	return k.list(ctx, newest(ps))
+}
+
+func newest(ps []kiel.Partition) map[kiel.Partition]int64 {
 	at := make(map[kiel.Partition]int64, len(ps))
 	for _, p := range ps {
 		at[p] = sarama.OffsetNewest
 	}
-	return k.list(ctx, at)
+	return at
+}
+
+// uncommitted asks for the ends of the logs of partitions whose stored offset is beyond the end that was found: with ReadCommitted that is
+// where a transaction begins which is not over, and members that read all have passed it.
+func (k *kafka) uncommitted(ctx context.Context, g *glance) error {
+	var beyond []kiel.Partition
+	for p, end := range g.ends {
+		if end.err == nil && end.offset >= 0 && g.stored[p].Err == nil && g.stored[p].Offset > end.offset {
+			beyond = append(beyond, p)
+		}
+	}
+	if len(beyond) == 0 || k.client.Config().Consumer.IsolationLevel == sarama.ReadUncommitted {
+		return nil
+	}
+	ends, err := k.listAt(ctx, sarama.ReadUncommitted, newest(beyond))
+	maps.Copy(g.ends, ends)
+	return err
 }
 
 // The bounds of the search for the times of messages.

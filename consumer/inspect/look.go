@@ -310,6 +310,9 @@ func (l *look) glance(ctx context.Context, k *kafka) (*glance, error) {
 	if g.ends, err = k.ends(ctx, there); err != nil {
 		return nil, err
 	}
+	if err = k.uncommitted(ctx, g); err != nil {
+		return nil, err
+	}
 	l.findTimes(ctx, k, g, there)
 	return g, nil
 }
@@ -364,7 +367,7 @@ func (l *look) thorough(ctx context.Context) {
 	if err != nil {
 		l.missed("other chroots: " + shown(err))
 	} else if len(unseen) > 0 {
-		l.missed("other chroots, because this user may not list " + few(unseen))
+		l.missed("other chroots: " + few(unseen))
 	}
 	if l.noGroup == nil {
 		l.compareACLs(ctx)

@@ -127,7 +127,7 @@ type resetting struct {
 	place  offsets.Place
 	ends   [2]map[kiel.Partition]found // the starts and the ends
 	known  map[kiel.Partition]offsets.Stored
-	unseen []string // znodes that may be chroots with members
+	unseen []string // what may be chroots with members
 }
 
 // ResetOffsets stores offsets for a group that nobody uses, with the metadata that members write: topic, tree, cluster, and the numbers that
@@ -164,7 +164,7 @@ func (r *resetting) run(ctx context.Context) (*ResetResult, error) {
 	}
 	result := &ResetResult{Version: Version, Group: r.group, Topic: r.reset.Topic, Partitions: []ResetPartition{}, NotExcluded: notExcluded}
 	if len(r.unseen) > 0 {
-		result.NotExcluded += " Members under other chroots: this user may not list " + few(r.unseen) + "."
+		result.NotExcluded += " Members under other chroots that were not looked at: " + few(r.unseen) + "."
 	}
 	if err := r.plan(ctx, result); err != nil || !r.reset.Write {
 		return result, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -123,6 +124,42 @@ func TestInspectWithoutLeader(t *testing.T) {
 			return f.Severity == inspect.Problem && slices.Contains(f.Objects, "t:1")
 		}) {
 			t.Errorf("all well without a leader: %+v", report.Findings)
+		}
+		quit(a)
+	})
+}
+
+// Members that read uncommitted messages pass the beginning of a long transaction, which is the end for who looks and reads committed ones alone.
+func TestInspectReadCommitted(t *testing.T) {
+	inRig(t, 2, func(t *testing.T, r *rig) {
+		a := r.member("a", nil).start()
+		until(t, "a owns both", func() bool { return len(a.owns()) == 2 })
+		r.produce(9, 0, 1)
+		until(t, "all is committed", func() bool { return r.committed(topic, 0) == 9 && r.committed(topic, 1) == 9 })
+		r.kafka.ControlKey(int16(kmsg.ListOffsets), func(q kmsg.Request) (kmsg.Response, error, bool) {
+			r.kafka.KeepControl()
+			req := q.(*kmsg.ListOffsetsRequest)
+			if req.IsolationLevel == 0 {
+				return nil, nil, false
+			}
+			resp := q.ResponseKind().(*kmsg.ListOffsetsResponse)
+			for _, rt := range req.Topics {
+				one := kmsg.NewListOffsetsResponseTopic()
+				one.Topic = rt.Topic
+				for _, p := range rt.Partitions {
+					rp := kmsg.NewListOffsetsResponseTopicPartition()
+					rp.Partition, rp.Offset = p.Partition, 4 // where the transaction begins
+					one.Partitions = append(one.Partitions, rp)
+				}
+				resp.Topics = append(resp.Topics, one)
+			}
+			return resp, nil, true
+		})
+		config := r.config()
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+		report := r.doctor(r.inspectorBy("", config))
+		if len(report.Findings) > 0 || report.Partitions[0].Kafka.Waiting != 0 || report.Partitions[0].Kafka.End != 9 {
+			t.Errorf("%+v, %+v", report.Findings, report.Partitions[0].Kafka)
 		}
 		quit(a)
 	})

@@ -85,7 +85,7 @@ func (c clientCluster) Ends(ps []kiel.Partition) map[kiel.Partition]int64 {
 
 // addEnds asks the leaders for the ends of open partitions, and moves those that are answered to out.
 func (c clientCluster) addEnds(out, open map[kiel.Partition]int64) {
-	for p, l := range kafkaconn.ListOffsets(c.client, open) {
+	for p, l := range kafkaconn.ListOffsets(c.client, c.client.Config().Consumer.IsolationLevel, open) {
 		if l.Err == nil && l.Offset >= 0 {
 			out[p] = l.Offset
 			delete(open, p)

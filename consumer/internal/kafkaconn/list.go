@@ -16,15 +16,15 @@ type Listed struct {
 }
 
 // ListOffsets asks for an offset of each partition: that of the first message from a time on, in milliseconds, or sarama.OffsetOldest or
-// sarama.OffsetNewest. It sends one request to each leader that the client knows, and returns when all have answered or failed. A partition
-// is missing if its leader is not known, or has not answered.
-func ListOffsets(client sarama.Client, at map[kiel.Partition]int64) map[kiel.Partition]Listed {
+// sarama.OffsetNewest, which with ReadCommitted is where the first transaction begins that is not over. It sends one request to each leader
+// that the client knows, and returns when all have answered or failed. A partition is missing if its leader is not known, or has not answered.
+func ListOffsets(client sarama.Client, level sarama.IsolationLevel, at map[kiel.Partition]int64) map[kiel.Partition]Listed {
 	var (
 		all sync.WaitGroup
 		mu  sync.Mutex
 		out = map[kiel.Partition]Listed{}
 	)
-	for leader, request := range listRequests(client, at) {
+	for leader, request := range listRequests(client, level, at) {
 		all.Go(func() {
 			answer, err := leader.GetAvailableOffsets(request)
 			if err != nil {
@@ -41,7 +41,7 @@ func ListOffsets(client sarama.Client, at map[kiel.Partition]int64) map[kiel.Par
 }
 
 // listRequests returns a request for each leader, as the client knows them.
-func listRequests(client sarama.Client, at map[kiel.Partition]int64) map[*sarama.Broker]*sarama.OffsetRequest {
+func listRequests(client sarama.Client, level sarama.IsolationLevel, at map[kiel.Partition]int64) map[*sarama.Broker]*sarama.OffsetRequest {
 	config := client.Config()
 	requests := map[*sarama.Broker]*sarama.OffsetRequest{}
 	for p, t := range at {
@@ -51,7 +51,7 @@ func listRequests(client sarama.Client, at map[kiel.Partition]int64) map[*sarama
 		}
 		if requests[leader] == nil {
 			requests[leader] = sarama.NewOffsetRequest(config.Version)
-			requests[leader].IsolationLevel = config.Consumer.IsolationLevel
+			requests[leader].IsolationLevel = level
 		}
 		requests[leader].AddBlock(p.Topic, p.ID, t, 1)
 	}
