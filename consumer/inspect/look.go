@@ -43,10 +43,11 @@ type look struct {
 	wanted   []kiel.Partition // those of which offsets are read
 	tooMany  bool             // there are more than Options.MaxClaims
 	known    map[string]topics.Info
-	before   *glance                  // the first of two looks at Kafka
-	prior    *glance                  // the look right before, in a Series; nil for a look alone
-	first    map[kiel.Partition]claim // as ZooKeeper had them at the first of two looks; empty if there is one
-	twice    bool                     // there was a second look at ZooKeeper
+	before   *glance                      // the first of two looks at Kafka
+	prior    *glance                      // the look right before, in a Series; nil for a look alone
+	went     map[kiel.Partition]time.Time // as in a Series; nil for a look alone
+	first    map[kiel.Partition]claim     // as ZooKeeper had them at the first of two looks; empty if there is one
+	twice    bool                         // there was a second look at ZooKeeper
 	siblings []sibling
 	said     []*status.Group         // by member; nil for those that did not answer
 	told     map[kiel.Partition]bool // partitions of which a finding has said why they do not go on

@@ -159,7 +159,7 @@ func (l *look) addPartitions(key byMember, ps []Partition) {
 		if p.Kafka.Waiting >= 0 {
 			f.Waiting = max(f.Waiting, 0) + p.Kafka.Waiting
 		}
-		if at := since(p); at != nil && (f.Since == nil || at.Before(*f.Since)) {
+		if at := l.since(key.kind, p); at != nil && (f.Since == nil || at.Before(*f.Since)) {
 			f.Since = at
 		}
 	}
@@ -290,11 +290,18 @@ func (l *look) refusal(member string) string {
 	}
 }
 
-// since returns since when a partition does not go on: when its first waiting message was written, or its owner claimed it if that was later.
-func since(p Partition) *time.Time {
+// since returns since when a partition does not go on: when its first waiting message was written, or its owner claimed it if that was later,
+// or, if it stands still, when a Series has seen it go on last. Without a Series, one that has always lagged may have stopped later.
+func (l *look) since(kind Kind, p Partition) *time.Time {
 	at := p.Kafka.Oldest
-	if at != nil && p.State == status.Owned && p.Since != nil && p.Since.After(*at) {
-		return p.Since
+	if at == nil {
+		return nil
+	}
+	if p.State == status.Owned && p.Since != nil && p.Since.After(*at) {
+		at = p.Since
+	}
+	if went, ok := l.went[id(p)]; ok && kind == StandsStill && went.After(*at) {
+		at = &went
 	}
 	return at
 }

@@ -40,12 +40,13 @@ type Series struct {
 	marks  marks      // of the znodes before they were read
 	read   *look      // what was read of ZooKeeper; nil before the first time, and after an error
 	readAt time.Time
-	fresh  bool                  // the last look has read it, and did not take it from the look before
-	last   *status.Group         // the members and claims of the look before, nil before the first
-	prior  *glance               // at Kafka, of the look before; nil if that did not answer
-	past   []pastLook            // those that a look may be compared with, the oldest first
-	wanted []kiel.Partition      // those of the last time that ZooKeeper answered
-	seen   map[string]*time.Time // since when there is each finding, nil if that is not known; nil before the first look
+	fresh  bool                         // the last look has read it, and did not take it from the look before
+	last   *status.Group                // the members and claims of the look before, nil before the first
+	prior  *glance                      // at Kafka, of the look before; nil if that did not answer
+	went   map[kiel.Partition]time.Time // when a partition's stored offset was another one last, of those that were seen to go on
+	past   []pastLook                   // those that a look may be compared with, the oldest first
+	wanted []kiel.Partition             // those of the last time that ZooKeeper answered
+	seen   map[string]*time.Time        // since when there is each finding, nil if that is not known; nil before the first look
 }
 
 // pastLook is what is kept of a look.
@@ -230,6 +231,8 @@ func (s *Series) kafka(ctx context.Context, l *look, keep *pastLook) (at time.Ti
 		return time.Time{}
 	}
 	keep.glance = g
+	s.goOn(l.prior, g)
+	l.went = s.went
 	if l.before != nil {
 		l.opts.Window = g.at.Sub(l.before.at)
 	}
@@ -239,6 +242,20 @@ func (s *Series) kafka(ctx context.Context, l *look, keep *pastLook) (at time.Ti
 	}
 	l.merge(g)
 	return g.at
+}
+
+// goOn notes which partitions have gone on from one look to the next.
+func (s *Series) goOn(before, now *glance) {
+	went := make(map[kiel.Partition]time.Time, len(s.went))
+	for p, is := range now.stored {
+		if at, ok := s.went[p]; ok {
+			went[p] = at
+		}
+		if was, ok := before.stored[p]; ok && was.Err == nil && is.Err == nil && was.Offset != is.Offset {
+			went[p] = before.at
+		}
+	}
+	s.went = went
 }
 
 // maxCoarse is of how many partitions that go on a look in a Series finds out how old the first message is that waits.

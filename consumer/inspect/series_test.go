@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -195,6 +196,29 @@ func TestSeriesCompares(t *testing.T) {
 	}
 }
 
+// A partition that has always lagged stands still since it was seen to go on last, not since its first waiting message was written.
+func TestSinceItWentOnLast(t *testing.T) {
+	tp, began := kiel.Partition{Topic: "t"}, time.Now()
+	s, prior := &Series{}, &glance{}
+	for i, offset := range []int64{3, 4, 5, 5, 5} {
+		g := &glance{at: began.Add(time.Duration(i) * time.Minute), stored: map[kiel.Partition]offsets.Stored{tp: {Offset: offset}}}
+		s.goOn(prior, g)
+		prior = g
+	}
+	is := status.Partition{State: status.Owned, Owner: "c2", Token: 7}
+	old := began.Add(-time.Hour)
+	for kind, want := range map[Kind]time.Time{StandsStill: began.Add(time.Minute), FallsBehind: old} {
+		l := seen(is, is, [2]int64{5, 5}, [2]int64{800, 900})
+		l.went, l.report.Partitions[0].Kafka.Oldest = s.went, &old
+		if at := l.since(kind, l.report.Partitions[0]); !at.Equal(want) {
+			t.Errorf("%s since %v, want %v", kind, at.Sub(began), want.Sub(began))
+		}
+	}
+	if s.goOn(prior, &glance{}); len(s.went) > 0 {
+		t.Error("partitions that are gone are kept")
+	}
+}
+
 // A Series hears what its own member says without asking anybody.
 func TestSeriesHearsItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -215,6 +239,12 @@ func TestSeriesHearsItself(t *testing.T) {
 		}
 		if !heard() {
 			t.Error("it is not heard")
+		}
+		said.Troubles = make([]status.Trouble, 5000)
+		l := newLook(s.in, "g", Options{})
+		l.report.Members = []status.Member{{Name: "c1"}}
+		if s.hearMembers(t.Context(), l); len(l.said[0].Troubles) != maxTroubles {
+			t.Error("all that it says is kept")
 		}
 		said.Self.Name = "c9" // no member, as a process that has not joined
 		if heard() {

@@ -196,14 +196,19 @@ func (s *snapshot) render(name string, data any) (*part, error) {
 }
 
 // reportJSON returns the report as JSON.
-func (s *snapshot) reportJSON() (_ []byte, err error) {
+func (s *snapshot) reportJSON() ([]byte, error) {
 	s.renderer.mu.Lock()
 	defer s.renderer.mu.Unlock()
 	if s.json == nil {
-		if s.json, err = json.MarshalIndent(s.report, "", "  "); err != nil {
+		text, err := json.MarshalIndent(s.report, "", "  ")
+		if err != nil {
 			return nil, err
 		}
-		s.json = append(s.json, '\n')
+		lines := bytes.Split(append(text, '\n'), []byte("\n"))
+		for i := range lines {
+			lines[i] = visible(lines[i]) // which is the same in JSON
+		}
+		s.json = bytes.Join(lines, []byte("\n"))
 	}
 	return s.json, nil
 }

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -74,6 +75,10 @@ func TestHostileTexts(t *testing.T) {
 		if !strings.Contains(body, `\u202e`) || !strings.Contains(body, "&lt;script&gt;") {
 			t.Errorf("%+v: nothing is shown of it", v)
 		}
+	}
+	j := must(newSnapshot(handlerFor(t), newState().next(r, nil)).reportJSON())
+	if strings.Contains(string(j), "\u202e") || strings.Contains(string(j), "<script>") || !json.Valid(j) || !strings.HasSuffix(string(j), "}\n") {
+		t.Errorf("the report has hidden letters, or is no JSON: %s", j)
 	}
 	s := newSnapshot(handlerFor(t), newState().next(nil, errors.New(evil)))
 	pieces, _, err := s.news(view{query: "a\r\nb"}, nil, at)
