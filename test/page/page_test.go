@@ -48,6 +48,7 @@ func stage(t *testing.T, b *browser) *scene.Scene {
 
 // The page in a browser: it complains of nothing, asks nobody else, fits, can be used by all, and goes on by itself.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	b.size(1280, false)
 	s := stage(t, b)
@@ -83,6 +84,7 @@ func TestPage(t *testing.T) {
 
 // Whoever has a keyboard alone gets to what is wrong, to a partition and back, and keeps the place while the page changes.
 func TestKeyboard(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	b.size(1280, false)
 	stage(t, b)
@@ -117,6 +119,7 @@ func TestKeyboard(t *testing.T) {
 
 // A text that somebody copies stays selected while the page changes.
 func TestSelectionStays(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	b.size(1280, false)
 	stage(t, b)
@@ -132,6 +135,7 @@ func TestSelectionStays(t *testing.T) {
 
 // Without scripts the page shows the same, and loads itself anew.
 func TestWithoutScripts(t *testing.T) {
+	t.Parallel()
 	b := newBrowser(t)
 	b.size(900, false)
 	s := stage(t, b)

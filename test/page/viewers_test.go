@@ -25,6 +25,7 @@ import (
 var viewers = flag.Int("viewers", 0, "measure a member's throughput with so many viewers of its page, and without, on a quiet machine")
 
 const (
+	topic    = "orders"
 	many     = 200  // partitions
 	messages = 6000 // in each
 	rounds   = 4    // of each kind
@@ -36,6 +37,7 @@ func TestViewersDoNotSlowAMember(t *testing.T) {
 	n, tries, each := *viewers, rounds, messages
 	if n == 0 {
 		n, tries, each = 5, 1, 50
+		t.Parallel()
 	}
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{})
