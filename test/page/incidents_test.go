@@ -24,7 +24,7 @@ func TestIncidents(t *testing.T) {
 	s := newSite(t, servers.KafkaOptions{})
 	var beside sync.WaitGroup
 	beside.Go(func() {
-		t.Run("handlers", func(t *testing.T) { handlers(t, s.newWorld(t, "billing")) })
+		t.Run("handlers", func(t *testing.T) { s.newWorld(t, "billing").handlers() })
 	})
 	defer beside.Wait()
 	w := s.newWorld(t, "shipping")
@@ -37,7 +37,7 @@ func TestIncidents(t *testing.T) {
 }
 
 // handlers has handlers hang and fail, and a znode in the place of a claim.
-func handlers(t *testing.T, w *world) {
+func (w *world) handlers() {
 	w.start("m1", "--ask-members", "local")
 	run(w.browser, chromedp.Navigate(w.page["m1"]))
 	w.start("m2")

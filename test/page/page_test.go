@@ -3,8 +3,14 @@ package page_test
 import (
 	"flag"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,6 +106,16 @@ func TestKeyboard(t *testing.T) {
 	if got := eval[string](b, `document.activeElement.getAttribute("href")`); got != "?partition=orders%3A5#partition" {
 		t.Errorf("the focus has gone to %q", got)
 	}
+	run(b, chromedp.Focus("pre"))
+	began = eval[string](b, `document.getElementById("part-findings").textContent`)
+	b.until(patience, fmt.Sprintf(`document.getElementById("part-findings").textContent !== %q`, began))
+	if got := eval[string](b, `document.activeElement.tagName`); got != "PRE" {
+		t.Errorf("the focus on a command has gone to %s", got)
+	}
+	if !eval[bool](b, `(() => { const at = document.getElementById("at"); return new Date(at.getAttribute("datetime")).toISOString().includes(at.textContent) })()`) {
+		t.Error("the tooltip has the time of another look")
+	}
+	run(b, chromedp.Focus(`a[href="?partition=orders%3A5#partition"]`))
 	run(b, chromedp.KeyEvent(kb.Enter))
 	b.until(patience, shows("owner c")+` && document.querySelector("#partition h3") !== null && location.search === "?partition=orders%3A5"`)
 	b.check("a partition")
@@ -131,6 +147,43 @@ func TestSelectionStays(t *testing.T) {
 	before := eval[string](b, `document.getElementById("part-findings").innerHTML`)
 	eval[bool](b, "getSelection().removeAllRanges() || true")
 	b.until(patience, fmt.Sprintf(`document.getElementById("part-findings").innerHTML.length > 0 && (%d, true)`, len(before)))
+}
+
+// When the member behind a proxy is away, the page stays, old as it is, and goes on when the member is back.
+func TestProxyWithoutMember(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	b.size(900, false)
+	s := stage(t, b)
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/"
+	var away atomic.Bool
+	behind := httputil.NewSingleHostReverseProxy(u)
+	behind.ErrorLog = log.New(io.Discard, "", 0)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		behind.ServeHTTP(w, r)
+	}))
+	defer func() { proxy.CloseClientConnections(); proxy.Close() }()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	run(b, chromedp.Navigate(proxy.URL+"/group/"))
+	b.until(patience, shows("orders:0 stands still in"))
+	eval[int](b, "window.marker = 1")
+	away.Store(true)
+	proxy.CloseClientConnections()
+	b.until(patience, `document.getElementById("live").classList.contains("stale")`)
+	time.Sleep(6 * time.Second) // until it has asked for itself
+	if text := b.text(); !strings.Contains(text, "kiel release billing orders:2") || eval[int](b, "window.marker || 0") != 1 {
+		t.Errorf("it is gone: %s", text)
+	}
+	away.Store(false)
+	b.until(patience, `!window.marker && !document.getElementById("live").classList.contains("stale") && `+shows("orders:0 stands still in"))
 }
 
 // Without scripts the page shows the same, and loads itself anew.
