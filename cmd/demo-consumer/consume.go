@@ -49,7 +49,7 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	defer closeEvents()
 	opts := session.Options{Timeout: c.SessionTimeout, MaxSessionTimeout: c.MaxTimeout, Chroot: root, Logger: logger}
 	config := connect.KafkaConfig("kiel-demo")
-	if err := errors.Join(c.ZooKeeperFlags.Secure(&opts), c.KafkaFlags.Secure(config, rc.err)); err != nil {
+	if err := errors.Join(c.ZooKeeperFlags.Secure(&opts), c.KafkaFlags.Secure(config, warning(logger))); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -86,10 +87,24 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitUsage
 	}
 	if err != nil {
-		fmt.Fprintln(errOut, "demo-consumer:", err)
+		fail(console{in, out, errOut}, kctx.Selected().Name, err)
 		return exitFailed
 	}
 	return exitOK
+}
+
+// fail says why a command has failed: in its log, which others may read by program, or in the words of the demo.
+func fail(c console, command string, err error) {
+	if command == "demo" {
+		fmt.Fprintln(c.err, "demo-consumer:", err)
+		return
+	}
+	newLogger(c, false).Error(command+" failed", "error", err)
+}
+
+// warning returns a function that logs warnings.
+func warning(logger *slog.Logger) func(string) {
+	return func(text string) { logger.Warn(text) }
 }
 
 // runContext is what every command gets: a context that the first signal ends, and its console.

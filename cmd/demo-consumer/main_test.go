@@ -132,10 +132,22 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
+// Why a command has failed stands in its log, as all that it says before.
 func TestKafkaAwayIsSaid(t *testing.T) {
-	r := command(t.Context(), "", "produce", "--kafka", "127.0.0.1:1", "--count", "1")
-	if r.code != exitFailed || !strings.Contains(r.err, "127.0.0.1:1") || !strings.Contains(r.err, "servers") {
-		t.Errorf("exit code %d: %s", r.code, r.err)
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"produce", "--count", "1"}, {"consume", "--zookeeper", "127.0.0.1:1"}} {
+		r := command(t.Context(), "", append(args, "--kafka", "127.0.0.1:1", "--kafka-user", "u", "--kafka-mechanism", "PLAIN", "--kafka-password-file", password)...)
+		if r.code != exitFailed || !strings.Contains(r.err, "127.0.0.1:1") || !strings.Contains(r.err, "servers") || !strings.Contains(r.err, `level=ERROR msg="`+args[0]+` failed"`) {
+			t.Errorf("exit code %d: %s", r.code, r.err)
+		}
+		for line := range strings.Lines(r.err) {
+			if !strings.HasPrefix(line, "time=") {
+				t.Errorf("%s writes %q beside its log", args[0], line)
+			}
+		}
 	}
 }
 

@@ -57,8 +57,8 @@ func (c *produceCmd) Run(rc *runContext) error {
 		return connect.Usage(errors.New("--keyed needs a file, or - for standard input"))
 	}
 
-	config := connect.KafkaConfig("kiel-demo")
-	if err := c.Secure(config, rc.err); err != nil {
+	config, logger := connect.KafkaConfig("kiel-demo"), newLogger(rc.console, false)
+	if err := c.Secure(config, warning(logger)); err != nil {
 		return err
 	}
 	config.Producer.RequiredAcks = sarama.WaitForAll
@@ -70,7 +70,6 @@ func (c *produceCmd) Run(rc *runContext) error {
 
 	topics := strings.Join(c.Topic, ", ")
 	results, sent := make(chan tally, 1), make(chan int64, 1)
-	logger := newLogger(rc.console, false)
 	go func() { results <- watchProducer(producer, sent, logger, topics) }()
 	var n int64
 	var feedErr error

@@ -36,7 +36,7 @@ func (c *pageCmd) Run(rc *runContext) error {
 		Servers: servers, Session: session.Options{Chroot: root, Logger: logger}, Brokers: c.Kafka, Config: connect.KafkaConfig("kiel-demo"),
 		Members: c.AskMembers != "none", Local: c.AskMembers == "local",
 	}
-	if err := errors.Join(c.ZooKeeperFlags.Secure(&sources.Session), c.KafkaFlags.Secure(sources.Config, rc.err)); err != nil {
+	if err := errors.Join(c.ZooKeeperFlags.Secure(&sources.Session), c.KafkaFlags.Secure(sources.Config, warning(logger))); err != nil {
 		return err
 	}
 	s, mux := &server{ctx: rc, logger: logger}, http.NewServeMux()

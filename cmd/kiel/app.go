@@ -46,7 +46,7 @@ func (a *app) open() (in *inspect.Inspector, closeIt func(), err error) {
 	if !a.NoKafka {
 		from.Brokers = a.Kafka
 	}
-	if err := errors.Join(a.ZooKeeperFlags.Secure(&from.Session), a.KafkaFlags.Secure(from.Config, a.err)); err != nil {
+	if err := errors.Join(a.ZooKeeperFlags.Secure(&from.Session), a.KafkaFlags.Secure(from.Config, func(text string) { fmt.Fprintln(a.err, "warning:", text) })); err != nil {
 		return nil, nil, err
 	}
 	if in, err = inspect.Open(a, from); err != nil {

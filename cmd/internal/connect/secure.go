@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -87,8 +86,8 @@ func (f ZooKeeperFlags) Secure(opts *session.Options) (err error) {
 	return nil
 }
 
-// Secure sets what the flags say of credentials and TLS. It warns on w of a password that goes in clear.
-func (f KafkaFlags) Secure(config *sarama.Config, w io.Writer) error {
+// Secure sets what the flags say of credentials and TLS. It calls warn for a password that goes in clear.
+func (f KafkaFlags) Secure(config *sarama.Config, warn func(string)) error {
 	settings, err := f.KafkaTLS.config("kafka")
 	if err != nil {
 		return err
@@ -105,7 +104,7 @@ func (f KafkaFlags) Secure(config *sarama.Config, w io.Writer) error {
 		return Usage(fmt.Errorf("--kafka-user needs a password, in --kafka-password-file or $%s", PasswordVariable))
 	}
 	if f.Mechanism == sarama.SASLTypePlaintext && settings == nil {
-		fmt.Fprintln(w, "warning: the password goes to Kafka in clear, without --kafka-tls")
+		warn("the password goes to Kafka in clear, without --kafka-tls")
 	}
 	s := &config.Net.SASL
 	s.Enable, s.Mechanism, s.User, s.Password = true, sarama.SASLMechanism(f.Mechanism), f.User, password
