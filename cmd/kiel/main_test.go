@@ -159,7 +159,7 @@ func TestCommands(t *testing.T) {
 	w.watches()
 	w.until("4/4", "groups").wants(t, exitOK, "demo   1")
 	w.until("committed 1 of 1", "why", "demo", "orders:2").wants(t, exitOK, "owner c1 since", "because topic-added orders", "planned for c1")
-	w.kiel("describe", "demo").wants(t, exitOK, "demo at", "all well", "c1", "orders:3", "balanced/1")
+	w.kiel("describe", "demo").wants(t, exitOK, "demo at", "no problem found at one look", "c1", "orders:3", "balanced/1")
 	w.kiel("describe", "demo", "--section", "members").wants(t, exitOK, "c1")
 	w.kiel("describe", "demo", "--topic", "payments").wants(t, exitOK, "PARTITION", "1 problem")
 	w.countsOfTopics()

@@ -24,23 +24,27 @@ func (r *Report) Problems() (n int) {
 	return n
 }
 
-// Verdict returns "all well", "1 problem", "2 problems", and so on; if none was found and a source is missing, it says so.
+// Verdict returns "all well", "1 problem", "2 problems", and so on; if none was found and a source is missing, or there was one look alone,
+// it says so.
 func (r *Report) Verdict() string {
-	switch n := r.Problems(); n {
-	case 0:
-		if !r.Complete() {
-			return "no problem found, not all could be seen"
-		}
-		return "all well"
-	case 1:
+	switch n := r.Problems(); {
+	case n == 1:
 		return "1 problem"
-	default:
+	case n > 1:
 		return fmt.Sprintf("%d problems", n)
+	case r.Complete():
+		return "all well"
+	case r.allSeen():
+		return "no problem found at one look"
+	default:
+		return "no problem found, not all could be seen"
 	}
 }
 
-// Complete reports whether all sources have shown all that was asked.
-func (r *Report) Complete() bool {
+// Complete reports whether all sources have shown all that was asked, at two looks: one does not tell what stands still.
+func (r *Report) Complete() bool { return r.Window > 0 && r.allSeen() }
+
+func (r *Report) allSeen() bool {
 	return r.ZooKeeper.State == OK && r.Kafka.State == OK && r.Claims && len(r.ZooKeeper.Missed)+len(r.Kafka.Missed) == 0 &&
 		!slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == ProgressUnknown })
 }

@@ -188,9 +188,10 @@ func TestVerdicts(t *testing.T) {
 	for class, change := range map[string]func(*inspect.Report){
 		`<h1><span class="ok">all well:`:                                  func(*inspect.Report) {},
 		`<h1><span class="warn">no problem found, not all could be seen:`: func(r *inspect.Report) { r.Kafka.State = inspect.NotAsked },
+		`<h1><span class="warn">no problem found at one look:`:            func(r *inspect.Report) { r.Window = 0 },
 		`<h1><span class="bad">1 problem:`:                                func(r *inspect.Report) { r.Findings = []inspect.Finding{{Severity: inspect.Problem}} },
 	} {
-		r := &inspect.Report{Kafka: inspect.Source{State: inspect.OK}}
+		r := &inspect.Report{Window: 10, Kafka: inspect.Source{State: inspect.OK}}
 		change(r)
 		if body := shown(t, r, view{}); !strings.Contains(body, class) {
 			t.Errorf("no %s in %s", class, body)
