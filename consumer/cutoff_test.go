@@ -132,6 +132,9 @@ func TestRejoinReturnsWhatBrokersSay(t *testing.T) {
 				if took := time.Since(began); !errors.Is(err, c.err) || took > c.within {
 					t.Errorf("%v after %v and %d attempts", err, took, r.joins)
 				}
+				if all := r.group.log.Troubles(); len(all) == 0 || !r.group.log.Failing() {
+					t.Errorf("why the member is left out is not noted: %+v", all)
+				}
 				for _, trouble := range r.group.log.Troubles() {
 					// The trouble "member" goes on until a call has joined.
 					if goesOn := trouble.Until == nil; goesOn != (trouble.Kind == reporting.KindMember) {

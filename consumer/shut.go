@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -203,10 +204,16 @@ func (m *membership) watchShut(ctx context.Context) {
 			var committed map[kiel.Partition]offsets.Stored
 			if len(unknown) > 0 {
 				committed, _ = m.reader.GetAll(ctx, unknown) // the openings report errors of Kafka
+				maps.DeleteFunc(committed, m.isFormer)
 			}
 			m.shut.answered(committed, m.fetcher.ends(ctx, ends), time.Now())
 		}
 	}
+}
+
+// isFormer returns whether a stored offset is of an earlier topic of the same name: the partition does not go on there.
+func (m *membership) isFormer(p kiel.Partition, found offsets.Stored) bool {
+	return !found.IsCopied(offsets.ClusterID(m.cluster)) && !offsets.SameTopic(found.TopicID, m.catalog.ID(p.Topic))
 }
 
 // timestampAt returns the timestamp of the message at offset, if p still has it; or else of the first one that came, if that is behind.

@@ -58,3 +58,21 @@ func TestCountedAndNeverReceived(t *testing.T) {
 		}
 	})
 }
+
+// A partition may be claimed again before the end of the claim before is noticed, which must not drop what is known of the new one.
+func TestEndOfTheClaimBefore(t *testing.T) {
+	var l shutPartitions
+	before, after := &opening{tp: tp("t", 0), claim: &fakeHolder{}}, &opening{tp: tp("t", 0), claim: &fakeHolder{}}
+	l.claimed(before)
+	l.claimed(after)
+	l.found(after, 7)
+	l.found(before, 3) // as an opening that is late
+	l.gaveUp(before.tp, before.claim)
+	if s := l.all[after.tp]; s == nil || s.claim != after.claim || s.committed() != 7 {
+		t.Errorf("%+v is left", s)
+	}
+	l.gaveUp(after.tp, after.claim)
+	if len(l.all) > 0 {
+		t.Error("it is kept without a claim")
+	}
+}

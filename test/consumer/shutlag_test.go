@@ -60,3 +60,24 @@ func TestLagOfAnOffsetThatIsNotInTheLog(t *testing.T) {
 		m.leave()
 	})
 }
+
+// The offset that is stored of a topic which was created again is not where its partitions go on: nothing is known of how many wait.
+func TestLagByAFormerTopic(t *testing.T) {
+	inRig(t, 2, func(t *testing.T, r *rig) {
+		r.used()
+		stored := r.kafka.GroupInfo(group).Commits[topic][0]
+		r.deleteTopic(topic)
+		r.createTopic(topic, 2)
+		r.commitAs(stored.Metadata, 0, 7) // as a commit that was on its way
+		r.produce(20, 0, 1)
+		m, reg := r.watchedMember("a", func(o *consumer.Options) {
+			o.Fence = func(context.Context, string, int32) error { return errBroken }
+		})
+		m.start()
+		time.Sleep(5 * time.Minute)
+		if n, ok := scrape(t, reg)["lag_messages{partition=0,topic=t}"]; ok || partitionOf(t, m, 0).Offsets != nil {
+			t.Errorf("%v wait: %+v", n, partitionOf(t, m, 0).Offsets)
+		}
+		m.leave()
+	})
+}
