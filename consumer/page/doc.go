@@ -17,7 +17,8 @@
 // # Guarantees
 //
 //   - While nobody watches, nothing is asked, and no connection is open. While somebody does, ZooKeeper and Kafka are asked once per
-//     [Options].Refresh, however many watch: ZooKeeper's znodes are read only if they have changed, or were not for half a minute.
+//     [Options].Refresh, however many watch: ZooKeeper's znodes are read only if they have changed, or were not for half a minute. A look that
+//     takes long is followed by a pause as long.
 //   - Nothing is written, to ZooKeeper or to Kafka. Only GET and HEAD are answered.
 //   - Other members are asked only if Sources.Members is true. Without it the page says so.
 //   - At most [Options].MaxViewers are served what is new; others get 503, and their browsers load the page anew now and then. A viewer that
