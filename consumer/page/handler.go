@@ -32,7 +32,7 @@ type Handler struct {
 
 	mu      sync.Mutex
 	viewers int       // that are served what is new
-	asked   time.Time // when the page was last asked for
+	asked   time.Time // when the page was last asked for, or a viewer has left
 }
 
 // New makes a Handler for a group. It starts nothing and connects to nothing: [Handler.Run] does. It returns an error if the group's name,
@@ -141,5 +141,6 @@ func (h *Handler) enter() (leave func(), ok bool) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.viewers--
+		h.asked = time.Now() // the viewer may come again: its stream has ended, or its page is loaded anew
 	}, true
 }

@@ -370,11 +370,17 @@ func TestStreamsEnd(t *testing.T) {
 			t.Error("it has ended")
 		default:
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(time.Minute + time.Second)
 		select {
 		case <-v.done:
 		default:
 			t.Error("it does not end")
+		}
+		time.Sleep(3 * time.Second) // as browsers do
+		v = w.watch("")
+		time.Sleep(3 * time.Second)
+		if n := w.zk.Stats().SessionsCreated; n != 1 || !strings.Contains(v.take(), "c1 joined") {
+			t.Errorf("what was seen is forgotten meanwhile: %d sessions", n)
 		}
 		v.end()
 	})
@@ -386,11 +392,24 @@ func TestZooKeeperAway(t *testing.T) {
 		w := newWorld(t, page.Options{})
 		defer w.stop()
 		v := w.watch("")
-		defer v.end()
+		defer func() { v.end() }()
 		time.Sleep(time.Second)
 		w.zk.Down()
 		time.Sleep(5 * time.Second)
-		wants(t, w.get("/"), http.StatusOK, "no quorum of ZooKeeper answers", "as of", "</span> c1</th>", "ZooKeeper <b>failed</b>")
+		for _, after := range []time.Duration{0, time.Hour} {
+			for range after / (5 * time.Minute) {
+				time.Sleep(5 * time.Minute)
+				next := w.watch("") // streams end; browsers come again
+				v.end()
+				v = next
+			}
+			v.take()
+			wants(t, w.get("/"), http.StatusOK, "no quorum of ZooKeeper answers", "as of", "</span> c1</th>", "ZooKeeper <b>failed</b>")
+			time.Sleep(10 * time.Second)
+			if text := v.take(); strings.Count(text, "event: look") < 3 {
+				t.Errorf("%v later nobody looks: %s", after, text)
+			}
+		}
 		w.zk.Restart(false)
 		time.Sleep(10 * time.Second)
 		if text := w.get("/").Body.String(); strings.Contains(text, "no quorum") || strings.Contains(text, "as of") {
