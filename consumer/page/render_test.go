@@ -130,11 +130,11 @@ func TestLargeGroup(t *testing.T) {
 	}
 }
 
-// The page and each event say how old the look is.
+// The page and each event say how old what they show is, from when the first source was asked.
 func TestAge(t *testing.T) {
 	r := group(1)
-	r.At, r.ZooKeeper.State = time.Date(2026, 3, 14, 3, 14, 9, 0, time.UTC), inspect.OK
-	s, now := newSnapshot(handlerFor(t), newState().next(r, nil)), r.At.Add(7*time.Second)
+	r.At, r.ZooKeeper, r.Kafka = time.Date(2026, 3, 14, 3, 14, 12, 0, time.UTC), inspect.Source{State: inspect.OK, Age: 3}, inspect.Source{State: inspect.OK, Age: 0.5}
+	s, now := newSnapshot(handlerFor(t), newState().next(r, nil)), r.At.Add(4*time.Second)
 	if body := string(must(s.page(view{}, now))); !strings.Contains(body, `<span id="age" data-age="7.0">7.0 s</span> old`) || !strings.Contains(body, `data-stale="10"`) {
 		t.Error(body)
 	}

@@ -32,7 +32,7 @@ type seen struct {
 func (s *state) next(report *inspect.Report, err error) *seen {
 	now := time.Now().UTC()
 	if report != nil {
-		now = report.At
+		now = takenAt(report)
 		if report.ZooKeeper.State == inspect.OK {
 			s.kept = report
 			s.letters.assign(report, now)
@@ -44,6 +44,17 @@ func (s *state) next(report *inspect.Report, err error) *seen {
 		shown.letters[name] = l.number
 	}
 	return shown
+}
+
+// takenAt returns when the first source was asked: a look at a large group takes seconds.
+func takenAt(r *inspect.Report) time.Time {
+	age := 0.0
+	for _, s := range []inspect.Source{r.ZooKeeper, r.Kafka} {
+		if s.State == inspect.OK {
+			age = max(age, s.Age)
+		}
+	}
+	return r.At.Add(-time.Duration(age * float64(time.Second)))
 }
 
 // letters have a number for each member and owner, from which its letter and its colour come. A name keeps it while it is seen.
