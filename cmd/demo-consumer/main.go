@@ -99,12 +99,12 @@ func fail(c console, command string, err error) {
 		fmt.Fprintln(c.err, "demo-consumer:", err)
 		return
 	}
-	newLogger(c, false).Error(command+" failed", "error", err)
+	newLogger(c, false).Error("command failed", "command", command, "error", err)
 }
 
-// warning returns a function that logs warnings.
-func warning(logger *slog.Logger) func(string) {
-	return func(text string) { logger.Warn(text) }
+// warning returns a function that warns of a password that goes in clear.
+func warning(logger *slog.Logger) func() {
+	return func() { logger.Warn("password goes in clear", "warning", connect.InClear) }
 }
 
 // runContext is what every command gets: a context that the first signal ends, and its console.

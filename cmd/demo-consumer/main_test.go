@@ -140,7 +140,7 @@ func TestKafkaAwayIsSaid(t *testing.T) {
 	}
 	for _, args := range [][]string{{"produce", "--count", "1"}, {"consume", "--zookeeper", "127.0.0.1:1"}} {
 		r := command(t.Context(), "", append(args, "--kafka", "127.0.0.1:1", "--kafka-user", "u", "--kafka-mechanism", "PLAIN", "--kafka-password-file", password)...)
-		if r.code != exitFailed || !strings.Contains(r.err, "127.0.0.1:1") || !strings.Contains(r.err, "servers") || !strings.Contains(r.err, `level=ERROR msg="`+args[0]+` failed"`) {
+		if r.code != exitFailed || !strings.Contains(r.err, "127.0.0.1:1") || !strings.Contains(r.err, "servers") || !strings.Contains(r.err, `level=ERROR msg="command failed" command=`+args[0]) {
 			t.Errorf("exit code %d: %s", r.code, r.err)
 		}
 		for line := range strings.Lines(r.err) {

@@ -46,7 +46,7 @@ func (a *app) open() (in *inspect.Inspector, closeIt func(), err error) {
 	if !a.NoKafka {
 		from.Brokers = a.Kafka
 	}
-	if err := errors.Join(a.ZooKeeperFlags.Secure(&from.Session), a.KafkaFlags.Secure(from.Config, func(text string) { fmt.Fprintln(a.err, "warning:", text) })); err != nil {
+	if err := errors.Join(a.ZooKeeperFlags.Secure(&from.Session), a.KafkaFlags.Secure(from.Config, a.inClear)); err != nil {
 		return nil, nil, err
 	}
 	if in, err = inspect.Open(a, from); err != nil {
@@ -54,6 +54,9 @@ func (a *app) open() (in *inspect.Inspector, closeIt func(), err error) {
 	}
 	return in, func() { _ = in.Close(context.WithoutCancel(a)) }, nil
 }
+
+// inClear warns of a password that goes in clear.
+func (a *app) inClear() { _, _ = fmt.Fprintln(a.err, "warning:", connect.InClear) }
 
 // look connects and looks at one group.
 func (a *app) look(group string, opts inspect.Options) (*inspect.Report, error) {

@@ -114,7 +114,7 @@ func TestComplaints(t *testing.T) {
 		"time=" + stamp + ` level=WARN msg="connection lost" server=127.0.0.1:1`,
 		"time=" + stamp + ` level=INFO msg=claimed partition=t:0`,
 		"time=" + stamp + ` level=WARN msg=failed component=allocator group=g member=a kind=set`,
-		"time=" + stamp + ` level=ERROR msg="consume failed" error="connection lost"`,
+		"time=" + stamp + ` level=ERROR msg="command failed" command=consume error="connection lost"`,
 	} {
 		_, _ = m.hand.Write([]byte(line + "\n"))
 	}

@@ -166,7 +166,7 @@ func TestStopWithoutZooKeeper(t *testing.T) {
 		// It could not take its name from the group, and says so.
 		err := m[i].Wait()
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(m[i].Log(), `msg="consume failed"`) {
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(m[i].Log(), `msg="command failed" command=consume`) {
 			t.Errorf("%s left with %v: %s", m[i].Name, err, m[i].Log())
 		}
 		t.Attr([]string{"asked-at-once", "asked-when-untrusted"}[i], ms(time.Duration(members.Monotonic()-since)).String())

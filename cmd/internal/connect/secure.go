@@ -86,8 +86,8 @@ func (f ZooKeeperFlags) Secure(opts *session.Options) (err error) {
 	return nil
 }
 
-// Secure sets what the flags say of credentials and TLS. It calls warn for a password that goes in clear.
-func (f KafkaFlags) Secure(config *sarama.Config, warn func(string)) error {
+// Secure sets what the flags say of credentials and TLS. It calls inClear if a password goes in clear; see [InClear].
+func (f KafkaFlags) Secure(config *sarama.Config, inClear func()) error {
 	settings, err := f.KafkaTLS.config("kafka")
 	if err != nil {
 		return err
@@ -104,13 +104,16 @@ func (f KafkaFlags) Secure(config *sarama.Config, warn func(string)) error {
 		return Usage(fmt.Errorf("--kafka-user needs a password, in --kafka-password-file or $%s", PasswordVariable))
 	}
 	if f.Mechanism == sarama.SASLTypePlaintext && settings == nil {
-		warn("the password goes to Kafka in clear, without --kafka-tls")
+		inClear()
 	}
 	s := &config.Net.SASL
 	s.Enable, s.Mechanism, s.User, s.Password = true, sarama.SASLMechanism(f.Mechanism), f.User, password
 	s.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{mechanism: f.Mechanism} }
 	return nil
 }
+
+// InClear warns of a password that goes in clear.
+const InClear = "the password goes to Kafka in clear, without --kafka-tls"
 
 // secret returns the content of the file or, if no file is named, of the environment variable. A line's end does not count.
 func secret(flag, file, variable string) (string, error) {
