@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -28,6 +29,11 @@ var pictures = flag.String("pictures", "", "folder in which to keep pictures of 
 
 func TestMain(m *testing.M) {
 	logtest.Silence()
+	flag.Parse()
+	// On two processors: the tests mostly wait. The longest is in the first file, and the others run beside it.
+	if err := errors.Join(flag.Set("test.parallel", "3"), flag.Set("test.shuffle", "off")); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m,
 		// sarama's meters share a goroutine that never ends.
 		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
