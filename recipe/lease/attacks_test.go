@@ -242,67 +242,9 @@ func TestWriteWithoutTheInnerLock(t *testing.T) {
 		case !errors.Is(err, lease.ErrNotObtained):
 			w.Error(err)
 		default:
-			time.Sleep(time.Second) // our try is cleaned up in the background
 			w.wantHolder("python")
 		}
 	})
-}
-
-// §5: the caller gives up while the reply is under way. What was written is removed, or the lease is nobody's for an hour.
-func TestTryThatWasGivenUpLeavesNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
-		client := w.Net.Client("ours")
-		w.tryAndGiveUp(func() zktest.Action {
-			client.BlackHole(zktest.ToClient)
-			return zktest.Action{}
-		})
-		if w.record() == "" {
-			w.Fatal("nothing was written: nothing was tested")
-		}
-		client.Heal()
-		time.Sleep(15 * time.Second)
-		if !w.python("python").obtains(time.Minute) {
-			w.Errorf(nobodys+": %s", w.record())
-		}
-	})
-}
-
-// §5: the same, but the request did not arrive, and Python has obtained the lease before there is a link again: what exists now
-// is Python's.
-func TestTryThatWasGivenUpLeavesTheNextHolder(t *testing.T) {
-	inWorld(t, func(w *world) {
-		client := w.Net.Client("ours")
-		w.tryAndGiveUp(func() zktest.Action {
-			client.Refuse()
-			return zktest.Action{Cut: true}
-		})
-		if !w.python("python").obtains(10 * time.Minute) {
-			w.Fatal("Python does not get the lease")
-		}
-		client.Heal()
-		time.Sleep(time.Minute)
-		if w.python("third").obtains(time.Minute) {
-			w.Error(twoHolders + ": Python, and a third that came after our try")
-		}
-	})
-}
-
-// tryAndGiveUp tries to obtain the lease for an hour, with something done to the request that writes the record.
-func (w *world) tryAndGiveUp(fault func() zktest.Action) {
-	w.Helper()
-	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if r.Client == "ours" && isRecord(*r) {
-			return fault()
-		}
-		return zktest.Action{}
-	})
-	ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
-	defer cancel()
-	_, err := w.leaseIn(w.session("ours"), lease.Options{Identifier: "ours", Duration: time.Hour}).Obtain(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		w.Fatalf("got %v", err)
-	}
-	w.Srv.SetHook(nil)
 }
 
 // §13: an identifier that is no UTF-8. A record is JSON and can't hold it: the process does not know its own lease again. New

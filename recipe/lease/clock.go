@@ -2,12 +2,16 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
+
+// errNotCompared says that the answer that has the servers' time did not come. Nothing was written but the contender.
+var errNotCompared = errors.New("clocks were not compared")
 
 // now returns the time of the lease's clock, in UTC.
 func (l *NonBlockingLease) now() time.Time {
@@ -71,7 +75,12 @@ func (l *NonBlockingLease) checkClock(ctx context.Context, inner *lock.Held) err
 	for try := 1; ; try++ {
 		before := l.now()
 		stat, err := inner.Incarnation().Set(ctx, inner.Node(), []byte(l.opts.Identifier), -1)
-		if err != nil {
+		switch {
+		case errors.Is(err, session.ErrUncertain) && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, session.ErrUncertain):
+			return errNotCompared
+		case err != nil:
 			return err
 		}
 		// The leader set the contender between before and after, when its clock showed this time, or up to a millisecond more.

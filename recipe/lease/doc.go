@@ -39,14 +39,14 @@
 //   - Nothing is obtained or renewed while the local clock differs from that of ZooKeeper's leader by more than half the skew
 //     ([ErrClockSkew]), so two handles never differ by more than the skew. A clock in [Options].Now is not compared.
 //   - Obtain, Renew and Release read and write under the inner lock, and each write also sets or checks the handle's contender: a
-//     request that comes late changes nothing. A write that has begun does not end with its caller's context; its outcome is
-//     verified when the request has returned.
-//   - When a try fails or its context ends, and the try may have written the record, the record is removed in the background,
-//     unless the handle's identifier already had the lease. Another process with the same identifier may write the same bytes
-//     within the same second. The zxid of its record tells it apart: that record is neither removed nor taken for a renewal.
+//     request that comes late changes nothing once the contender is gone.
+//   - The lease fails closed. A write of unknown outcome ([session.ErrUncertain]: the connection was lost, or the caller's context
+//     has ended during the write) has not obtained the lease, and has not extended it; the hold that was to be extended lasts as
+//     long as before. The next call with the same identifier takes the record over at once. Other identifiers wait for the end of
+//     the record. A call that fails otherwise has written nothing, unless its time, or its hold, was over meanwhile.
 //   - A release removes the handle's own record only, never the record of a later holder.
-//   - Work in the background, such as that removal, outlasts what the servers refuse, as by an ACL that is wrong for a while,
-//     until the record blocks nobody any more. Other calls return a refusal to their caller.
+//   - The removal by a release outlasts what the servers refuse, as by an ACL that is wrong for a while, until the record blocks
+//     nobody any more. Other calls return a refusal to their caller.
 //   - Tokens grow from hold to hold: [Held.Token] is the mzxid of the record.
 //   - A record of another version, or one that can't be read, is never written over.
 //
@@ -56,15 +56,13 @@
 //     exclusion is as good as the clock of Python's host.
 //   - kazoo's default identifier is the host name. All processes with one identifier obtain the lease together; among Go
 //     processes only the newest keeps its hold, as soon as the others see its record.
-//   - When the session ends before the outcome of a write is known, and others had or wanted the inner lock since, the owner of a
-//     record with the same bytes is unknown. The record of a try then stays until its end. The record of a renewal counts as the
-//     handle's own but does not extend the hold, and Release leaves it and returns an error; two processes with one identifier
-//     can then have a hold until the older one's end.
-//   - Writes may follow after a call was given up. The record of a try can still be written when a server is reached again, and
-//     is removed then; so can the removal, or the earlier end, of a Release. Both happen under the inner lock of that call or a
-//     later one, and change nobody else's record. Until then, or to its end if Run ends or the process dies before, a record
-//     without a holder blocks others: for [Options].Duration after the call at most, or to the end of a lease that was taken
-//     over.
+//   - A record that was or may have been written by a call of unknown outcome blocks others to its end: for [Options].Duration
+//     after the call at most, or to the end of a lease that was taken over. Nobody removes it before, also if the handle takes it
+//     over and releases it: another process with the same identifier may write the same bytes within the same second, and rely on
+//     them. Two processes with one identifier can then have a hold until the older one's end.
+//   - When the servers took longer than the lease lasts ([ErrExpired]), the record stays to its end, too.
+//   - A release whose context has ended goes on in the background. Until then, or to the record's end if Run ends or the process
+//     dies before, the record blocks others without a holder.
 //   - A clock that is set is noticed by the next comparison, up to a second later. [Held.Valid] compares at once.
 //   - A process that checks the context and is stopped before its next step can act after its lease went to another.
 //   - Nobody waits for the lease, but Obtain does wait for the inner lock, as kazoo does, for as long as its context lasts. The
@@ -75,7 +73,7 @@
 // # Concurrency
 //
 // Any goroutine may call any method; the calls of one handle that write take turns. Do calls its function on the goroutine of its
-// caller, one function at a time on a handle. A call that writes has one goroutine, which ends with the call, or carries the
-// write to its end after the call has returned. A hold has two goroutines, which end with it. A hold keeps the session open
-// ([session.Session.KeepOpen]) until it has ended and, if it was released, the record is gone.
+// caller, one function at a time on a handle. A release has one goroutine until the record is gone. A hold has two goroutines,
+// which end with it. A hold keeps the session open ([session.Session.KeepOpen]) until it has ended and, if it was released, the
+// record is gone.
 package lease

@@ -28,28 +28,17 @@ type Held struct {
 	mu      sync.Mutex
 	term    term
 	floor   time.Time // until when others of the handle's identifier may rely on the lease
-	doubt   bool      // the record may have been written by another of the identifier
-	pending *pending  // a renewal whose outcome is unknown, or nil
+	unknown *term     // the term of a renewal that is under way, or whose outcome is unknown; else nil
 
 	removal *hold.Removal // of the record
 }
 
-// pending is a renewal whose outcome is unknown.
-type pending struct {
-	written
-
-	term  term          // the term of the hold if the renewal was done
-	known chan struct{} // closed when the outcome is known, or given up
-}
-
-// hold returns the hold of a try that has succeeded. The hold's context has the values of the session's contexts, as those of
+// hold returns the hold of a term whose record was written in inc. The hold's context has the values of the session's contexts, as those of
 // other holds, and not of Obtain's: the hold may outlast the function that has called Obtain, and the holds under which that
 // runs.
-func (l *NonBlockingLease) hold(t try) *Held {
-	h := &Held{
-		lease: l, token: t.term.stat.Mzxid, floor: t.floor, term: t.term, removal: hold.NewRemoval(),
-	}
-	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(t.inc.Context()))
+func (l *NonBlockingLease) hold(inc *session.Incarnation, t term, floor time.Time) *Held {
+	h := &Held{lease: l, token: t.stat.Mzxid, floor: floor, term: t, removal: hold.NewRemoval()}
+	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(inc.Context()))
 	go h.expire(l.session.KeepOpen())
 	go h.guard()
 	return h
@@ -81,7 +70,7 @@ func (h *Held) left() time.Duration {
 // guard ends the hold when the record is not the one that this hold has written any more.
 func (h *Held) guard() {
 	for {
-		watch, known, err := h.check()
+		watch, err := h.check()
 		switch {
 		case h.ctx.Err() != nil:
 			if watch != nil {
@@ -96,8 +85,6 @@ func (h *Held) guard() {
 		}
 		select {
 		case <-watch.C():
-		case <-known:
-			watch.Stop()
 		case <-h.ctx.Done():
 			watch.Stop()
 			return
@@ -106,39 +93,35 @@ func (h *Held) guard() {
 }
 
 // check reads the record and sets a watch on it. The server of a new session may be behind, so check believes that the record is
-// another one only after a Sync. If a renewal whose outcome is unknown may have written the record, known is closed with the
-// outcome.
-func (h *Held) check() (watch *session.Watch, known <-chan struct{}, err error) {
+// another one only after a Sync.
+func (h *Held) check() (*session.Watch, error) {
 	inc, err := h.lease.session.Incarnation(h.ctx)
 	if err != nil {
-		return nil, nil, h.unseen(err)
+		return nil, h.unseen(err)
 	}
 	for synced := false; ; synced = true {
 		data, stat, watch, err := inc.GetW(h.ctx, h.lease.node)
 		switch {
 		case errors.Is(err, session.ErrSessionExpired):
-			return nil, nil, err
-		case err == nil && h.knows(stat):
-			return watch, nil, nil
+			return nil, err
+		case err == nil && h.mayBe(&stored{stat, data}):
+			return watch, nil
 		case err == nil:
-			if known := h.mayBe(data); known != nil {
-				return watch, known, nil
-			}
 			watch.Stop()
 			err = fmt.Errorf("%w: the record is now %.200q", ErrLost, data)
 		case errors.Is(err, session.ErrNoNode):
 			err = fmt.Errorf("%w: the record was removed", ErrLost)
 		default:
-			return nil, nil, h.unseen(err)
+			return nil, h.unseen(err)
 		}
 		if synced {
-			return nil, nil, err
+			return nil, err
 		}
 		if err := inc.Sync(h.ctx, h.lease.node); err != nil && !errors.Is(err, session.ErrNoNode) {
 			if errors.Is(err, session.ErrSessionExpired) {
-				return nil, nil, err
+				return nil, err
 			}
-			return nil, nil, h.unseen(err)
+			return nil, h.unseen(err)
 		}
 	}
 }
@@ -148,90 +131,59 @@ func (h *Held) unseen(err error) error {
 	return operr.Because(ErrLost, operr.New("", "watch", h.lease.node, err))
 }
 
-// knows reports whether the hold's last write has written the znode. The version does not tell: it begins anew when somebody
-// deletes the record and creates it again.
-func (h *Held) knows(stat session.Stat) bool {
+// mayBe reports whether the hold may have written a record: its last write surely has, or a renewal of unknown outcome can have.
+func (h *Held) mayBe(old *stored) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.same(stat)
+	return h.same(old.Stat) || h.sent(old)
 }
 
-// same is knows for callers that hold mu.
+// same reports whether the hold's last write has written the znode. The version does not tell: it begins anew when somebody
+// deletes the record and creates it again. The caller holds mu.
 func (h *Held) same(stat session.Stat) bool {
 	return stat.Czxid == h.term.stat.Czxid && stat.Mzxid == h.term.stat.Mzxid
 }
 
-// mayBe returns pending.known if a pending renewal may have written the record, and nil otherwise.
-func (h *Held) mayBe(data []byte) <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.pending == nil || !bytes.Equal(data, h.pending.data) {
-		return nil
-	}
-	return h.pending.known
+// sent reports whether a record has the bytes that a renewal of unknown outcome has sent. The caller holds mu.
+func (h *Held) sent(old *stored) bool {
+	return h.unknown != nil && bytes.Equal(old.data, h.unknown.data)
 }
 
-// ours reports whether this hold has written a record, which was read under an inner lock. It also settles a pending renewal,
-// whose contender is gone. If the renewal's outcome can't be verified, the hold takes the record over: somebody may rely on the
-// record, so the record keeps its end, and the hold lasts no longer than before.
-func (h *Held) ours(old *stored, inner *lock.Held) bool {
+// ours reports whether this hold may have written a record, which was read under an inner lock. If a renewal of unknown outcome
+// can have written the record, so can another of the identifier, since ends have full seconds. The hold takes the record over
+// then: somebody may rely on the record, so the record keeps its end, and the hold lasts no longer than before.
+func (h *Held) ours(old *stored) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.pending
-	if p != nil {
-		defer h.drop()
-	}
-	switch {
-	case h.same(old.Stat):
-	case p == nil || !bytes.Equal(old.data, p.data):
-		return false
-	case p.is(old, inner):
-		h.adopt(p.term, old.Stat)
-	default:
-		h.term.stat, h.doubt = old.Stat, true
-		if p.term.end.After(h.floor) {
-			h.floor = p.term.end
+	known, sent := h.same(old.Stat), h.sent(old)
+	if !known && sent {
+		h.term.stat = old.Stat
+		if h.unknown.end.After(h.floor) {
+			h.floor = h.unknown.end
 		}
 	}
-	return true
+	h.unknown = nil
+	return known || sent
 }
 
-// settled ends the pending renewal with its outcome.
-func (h *Held) settled(stat session.Stat, done bool) {
+// extending notes a renewal before it is sent.
+func (h *Held) extending(next term) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if done {
-		h.adopt(h.pending.term, stat)
+	h.unknown = &next
+}
+
+// extended notes how a renewal has ended: with the metadata of the record, or with err.
+func (h *Held) extended(next term, stat session.Stat, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		h.term = next
+		h.term.stat = stat
 	}
-	h.drop()
-}
-
-// open reports whether there is a pending renewal.
-func (h *Held) open() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.pending != nil
-}
-
-// forget drops the pending renewal, if any.
-func (h *Held) forget() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.pending != nil {
-		h.drop()
+	if !errors.Is(err, session.ErrUncertain) {
+		h.unknown = nil
 	}
-}
-
-// drop ends the pending renewal. The caller holds mu.
-func (h *Held) drop() {
-	close(h.pending.known)
-	h.pending = nil
-}
-
-// adopt makes t, whose record has this metadata, the hold's term. The caller holds mu.
-func (h *Held) adopt(t term, stat session.Stat) {
-	t.stat = stat
-	h.term = t
 }
 
 // notBefore returns until when others of the handle's identifier may rely on the lease.
@@ -267,22 +219,17 @@ func (h *Held) Token() int64 { return h.token }
 
 // Renew extends the lease to Options.Duration from now, or to the end of a lease that Obtain has taken over, whichever is later.
 // When Renew fails, the hold lasts as long as before, unless its context has ended: then the error wraps the cause. An error that
-// wraps session.ErrUncertain says that the record may have been extended; if it was, the hold is extended, too, as soon as that
-// is known.
+// wraps session.ErrUncertain says that the record may have been extended; the hold is not. The next Renew extends the hold.
 func (h *Held) Renew(ctx context.Context) error {
 	l := h.lease
-	err := l.carry(ctx, func(c *call, inner *lock.Held) error { return l.renew(c, inner, h) },
-		func() {},
-		func(life context.Context) { l.sortOut(life, h) })
-	if err != nil {
+	if err := l.inTurn(ctx, func(inner *lock.Held) error { return l.renew(ctx, inner, h) }); err != nil {
 		return l.wrap(ctx, "renew", err)
 	}
 	return nil
 }
 
 // renew extends a hold, under the inner lock.
-func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
-	ctx := c.ctx
+func (l *NonBlockingLease) renew(ctx context.Context, inner *lock.Held, h *Held) error {
 	if h.ctx.Err() != nil {
 		return context.Cause(h.ctx)
 	}
@@ -297,7 +244,7 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 	case old == nil:
 		h.end(fmt.Errorf("%w: the record was removed", ErrLost))
 		return context.Cause(h.ctx)
-	case !h.ours(old, inner):
+	case !h.ours(old):
 		h.end(fmt.Errorf("%w: another handle or process has written the record", ErrLost))
 		return context.Cause(h.ctx)
 	}
@@ -306,25 +253,18 @@ func (l *NonBlockingLease) renew(c *call, inner *lock.Held, h *Held) error {
 		return err
 	}
 	next = l.notBefore(next, h.notBefore())
-	h.mu.Lock()
-	h.pending = &pending{written: newWritten(inner, next.data), term: next, known: make(chan struct{})}
-	h.mu.Unlock()
-	stat, err := l.write(c, inner, old, next.data)
-	if err == nil || !unknown(err) {
-		h.settled(stat, err == nil)
-	}
+	h.extending(next)
+	stat, err := l.write(ctx, inner, old, next.data)
+	h.extended(next, stat, err)
 	if err != nil {
 		return err
 	}
-	if h.ctx.Err() != nil {
-		return context.Cause(h.ctx)
-	}
-	return nil
+	return context.Cause(h.ctx)
 }
 
 // Release ends the hold and removes the record if it is still this hold's, so that another can obtain the lease. If the lease was
 // taken over from another handle or process with the same identifier, which may be cut off and still rely on it, the record gets
-// back the end that it had then. Call Release when the work under [Held.Context] has returned. When ctx ends first, the error
+// back the end that it had then. The same is so for a record that a call of unknown outcome may have written. Call Release when the work under [Held.Context] has returned. When ctx ends first, the error
 // wraps the cause and the removal goes on in the background, until the lease has ended by itself. A refusal by the servers, by an
 // ACL for instance, is logged and tried again, after pauses that grow to 5 s. Calls after the first wait for the same removal.
 func (h *Held) Release(ctx context.Context) error {
@@ -348,20 +288,19 @@ func (h *Held) removeRecord(life context.Context) error {
 	if err == nil {
 		err = l.insist(life, func(inner *lock.Held) error {
 			record, old, err := l.read(life, inner.Incarnation())
-			if err != nil || old == nil || !h.ours(old, inner) {
+			if err != nil || old == nil || !h.ours(old) {
 				return err
 			}
 			floor := h.notBefore()
 			if !l.now().Before(floor) {
 				return l.remove(life, inner, old)
 			}
-			if record.End.After(floor) {
-				record.End = floor
-				if _, err = l.write(&call{ctx: life, life: life}, inner, old, record.bytes()); err != nil {
-					return err
-				}
+			if !record.End.After(floor) {
+				return nil
 			}
-			return h.doubted()
+			record.End = floor
+			_, err = l.write(life, inner, old, record.bytes())
+			return err
 		})
 		l.finish()
 	}
@@ -369,16 +308,6 @@ func (h *Held) removeRecord(life context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// doubted returns an error if the record stays because its owner is unknown.
-func (h *Held) doubted() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.doubt {
-		return nil
-	}
-	return fmt.Errorf("the record stays until %v: either a renewal of this hold or another process with its identifier has written it", h.floor)
 }
 
 // Detach ends the hold and leaves the record, which blocks others until its end, as with kazoo's leases. A Release after Detach

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +22,7 @@ type NonBlockingLease struct {
 	opts    Options
 	lock    *lock.Lock       // the inner lock
 	clock   func() time.Time // the machine's clock
-	turn    chan struct{}    // full while a method of this handle writes, or cleans up
+	turn    chan struct{}    // full while a method of this handle writes
 	doing   chan struct{}    // full while Do runs a function
 	errs    *errlog.Log      // of what the servers refuse and the background outlasts
 
@@ -113,37 +112,20 @@ func (l *NonBlockingLease) Holder(ctx context.Context) (r Record, taken bool, er
 // While this handle has a hold, Obtain renews it and returns the same [Held]. A hold that another handle, or process, has with
 // the same identifier ends.
 //
-// When ctx ends, the record that Obtain may have written is removed in the background. The next call on this handle waits for
-// that.
+// An error that wraps session.ErrUncertain says that the record may have been written, because the connection was lost or ctx has
+// ended during the write. The lease is not obtained then: if the record was written, it blocks others until its end, and the next
+// Obtain with the same identifier takes it over at once.
 func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
-	var t try
-	var h *Held // the hold of this handle, if it has one
-	err := l.carry(ctx, func(c *call, inner *lock.Held) error {
+	var h *Held
+	err := l.inTurn(ctx, func(inner *lock.Held) error {
 		if h = l.current(); h != nil {
-			if err := l.renew(c, inner, h); err == nil || h.ctx.Err() == nil || again(err) || c.ctx.Err() != nil {
+			if err := l.renew(ctx, inner, h); err == nil || h.ctx.Err() == nil || errors.Is(err, session.ErrUncertain) {
 				return err
 			}
-			h = nil
 		}
-		err := l.obtain(c, inner, &t)
-		if c.left && t.term.stat.Mzxid != 0 && t.removable() && l.remove(c.life, inner, &stored{Stat: t.term.stat}) == nil {
-			t.written = nil // removed before another of this identifier can rely on it
-		}
+		var err error
+		h, err = l.obtain(ctx, inner)
 		return err
-	}, func() {
-		if h == nil {
-			h = l.hold(t)
-			l.mu.Lock()
-			l.held = h
-			l.mu.Unlock()
-		}
-	}, func(life context.Context) {
-		if last := l.newest(); last != nil {
-			l.sortOut(life, last)
-		}
-		if t.removable() {
-			l.cleanUp(life, t)
-		}
 	})
 	if err != nil {
 		return nil, l.wrap(ctx, "obtain", err)
@@ -151,74 +133,57 @@ func (l *NonBlockingLease) Obtain(ctx context.Context) (*Held, error) {
 	return h, nil
 }
 
-// try is the work of one Obtain so far.
-type try struct {
-	inc     *session.Incarnation // in which the record was written
-	term    term                 // the term that was written
-	written []written            // records that may exist
-	had     bool                 // the handle's identifier had the lease before
-	floor   time.Time            // until when others of the identifier may rely on the lease
-}
-
-// removable reports whether a record that the try may have written must be removed when the try is given up.
-func (t *try) removable() bool {
-	return len(t.written) > 0 && !t.had
+// inTurn waits until no other method of this handle writes, and calls f under the inner lock.
+func (l *NonBlockingLease) inTurn(ctx context.Context, f func(inner *lock.Held) error) error {
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	defer l.finish()
+	return l.locked(ctx, f)
 }
 
 // obtain reads the record and writes a new one, under the inner lock.
-func (l *NonBlockingLease) obtain(c *call, inner *lock.Held, t *try) error {
-	ctx := c.ctx
-	t.inc = inner.Incarnation()
+func (l *NonBlockingLease) obtain(ctx context.Context, inner *lock.Held) (*Held, error) {
 	if err := l.checkClock(ctx, inner); err != nil {
-		return err
+		return nil, err
 	}
 	record, old, err := l.read(ctx, inner.Incarnation())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	next, err := l.newTerm()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var floor time.Time
 	if old != nil {
 		current := next.now.Before(record.End)
 		if record.Version != version || record.Holder != l.opts.Identifier && current {
-			return &TakenError{Path: l.path, Record: record}
+			return nil, &TakenError{Path: l.path, Record: record}
 		}
-		if current && !t.wrote(old, inner) {
-			t.had = true
-			t.floor = l.reliedOn(record, old, inner)
+		if current {
+			floor = l.reliedOn(record, old)
 		}
 	}
-	next = l.notBefore(next, t.floor)
-	sent := newWritten(inner, next.data)
-	stat, err := l.write(c, inner, old, next.data)
-	if err == nil {
-		sent.mzxid = stat.Mzxid
+	next = l.notBefore(next, floor)
+	if next.stat, err = l.write(ctx, inner, old, next.data); err != nil {
+		return nil, err
 	}
-	if err == nil || unknown(err) {
-		t.written = append(t.written, sent)
-	}
-	if err != nil {
-		return err
-	}
-	next.stat = stat
-	t.term = next
 	if next.left(l) <= 0 {
-		return fmt.Errorf("%w: the servers took longer than that", ErrExpired)
+		return nil, fmt.Errorf("%w: the servers took longer than that", ErrExpired)
 	}
-	return nil
-}
-
-// wrote reports whether the try has written this record.
-func (t *try) wrote(old *stored, inner *lock.Held) bool {
-	return slices.ContainsFunc(t.written, func(w written) bool { return w.is(old, inner) })
+	h := l.hold(inner.Incarnation(), next, floor)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = h
+	return h, nil
 }
 
 // reliedOn returns until when others of the handle's identifier may rely on a record that the handle takes over: they may be cut
-// off and not see the new record. A hold of this handle that has ended relies on nothing.
-func (l *NonBlockingLease) reliedOn(r Record, old *stored, inner *lock.Held) time.Time {
-	if h := l.newest(); h != nil && h.ours(old, inner) {
+// off and not see the new record. A hold of this handle that has ended relies on nothing. A record that a call of unknown outcome
+// may have written counts as another's, because another of the identifier can have written the same bytes.
+func (l *NonBlockingLease) reliedOn(r Record, old *stored) time.Time {
+	if h := l.newest(); h != nil && h.ours(old) {
 		return h.notBefore()
 	}
 	return r.End
@@ -246,9 +211,10 @@ func (l *NonBlockingLease) read(ctx context.Context, inc *session.Incarnation) (
 	return r, &stored{Stat: stat, data: data}, nil
 }
 
-// write replaces the record old, or creates a record if old is nil, and sets the contender, see settle. A new znode is set once
-// more: the result has its metadata, and its version is above 0, while Python creates the znode anew each time, with version 0.
-func (l *NonBlockingLease) write(c *call, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
+// write replaces the record old, or creates a record if old is nil, and sets the contender: once the contender is gone, the
+// request can't be done any more. A new znode is set once more: the result has its metadata, and its version is above 0, while
+// Python creates the znode anew each time, with version 0. After session.ErrUncertain the record may have been written.
+func (l *NonBlockingLease) write(ctx context.Context, inner *lock.Held, old *stored, data []byte) (session.Stat, error) {
 	ops := []session.Op{session.SetOp(inner.Node(), []byte(l.opts.Identifier), -1)}
 	at := int32(0)
 	if old == nil {
@@ -256,7 +222,11 @@ func (l *NonBlockingLease) write(c *call, inner *lock.Held, old *stored, data []
 	} else {
 		at = old.Version
 	}
-	return l.send(c, inner, append(ops, session.SetOp(l.node, data, at)))
+	results, err := inner.Incarnation().Multi(ctx, append(ops, session.SetOp(l.node, data, at))...)
+	if err != nil {
+		return session.Stat{}, err
+	}
+	return results[len(results)-1].Stat, nil
 }
 
 // remove deletes the record's znode if it is still the one that was read and the contender exists.
@@ -265,9 +235,9 @@ func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *st
 	return err
 }
 
-// locked calls f under the inner lock. It repeats the call with another contender if the outcome is unknown, or if something has
-// changed in spite of the lock. Before the next call the contender is proved gone, so a late request of this call fails: each
-// request sets or checks the contender.
+// locked calls f under the inner lock. It repeats the call with another contender if nothing was written, such as when the session
+// has ended or something has changed in spite of the lock. Whoever has the inner lock next, the contender is gone by then, so a
+// late request of this call fails: each request sets or checks the contender.
 func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) error) error {
 	for {
 		inner, err := l.lock.Acquire(ctx)
@@ -288,11 +258,15 @@ func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) 
 }
 
 // insist is [NonBlockingLease.locked] for work in the background: what the servers refuse, by an ACL or a quota for instance, is
-// logged and tried again, after pauses that grow to 5 s, until life ends.
+// logged and tried again, after pauses that grow to 5 s, until life ends. A call of unknown outcome is repeated at once: f reads
+// what is there.
 func (l *NonBlockingLease) insist(life context.Context, f func(inner *lock.Held) error) error {
 	refusals := hold.NewRefusals(l.errs, "record")
 	for {
 		err := l.locked(life, f)
+		if errors.Is(err, session.ErrUncertain) && life.Err() == nil {
+			continue
+		}
 		if !refusals.Outlast(life, err) {
 			refusals.Over()
 			return err
@@ -300,10 +274,13 @@ func (l *NonBlockingLease) insist(life context.Context, f func(inner *lock.Held)
 	}
 }
 
-// again reports whether a call under the inner lock must be repeated after err.
+// again reports whether a call under the inner lock must be repeated after err. A write of unknown outcome is not repeated.
 func again(err error) bool {
+	if errors.Is(err, session.ErrUncertain) {
+		return false
+	}
 	for _, e := range []error{
-		session.ErrUncertain, session.ErrSessionExpired, session.ErrBusy,
+		errNotCompared, session.ErrSessionExpired, session.ErrBusy,
 		session.ErrNoNode, session.ErrNodeExists, session.ErrBadVersion,
 	} {
 		if errors.Is(err, e) {
@@ -311,20 +288,6 @@ func again(err error) bool {
 		}
 	}
 	return false
-}
-
-// cleanUp removes the record that a try may have written.
-func (l *NonBlockingLease) cleanUp(life context.Context, t try) {
-	err := l.insist(life, func(inner *lock.Held) error {
-		_, old, err := l.read(life, inner.Incarnation())
-		if err != nil || old == nil || !t.wrote(old, inner) {
-			return err
-		}
-		return l.remove(life, inner, old)
-	})
-	if err != nil {
-		l.opts.Logger.WarnContext(life, "record not removed after a failed try", "path", l.node, "error", err)
-	}
 }
 
 // begin waits until no other method of this handle writes, and excludes others until finish.

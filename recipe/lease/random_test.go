@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -113,7 +114,9 @@ func once(w *world, o *holders, l *lease.NonBlockingLease, name string, random *
 	defer cancel()
 	h, err := l.Obtain(ctx)
 	if err != nil {
-		for _, expected := range []error{context.DeadlineExceeded, lease.ErrNotObtained, lease.ErrClockSkew, lease.ErrExpired} {
+		for _, expected := range []error{
+			context.DeadlineExceeded, session.ErrUncertain, lease.ErrNotObtained, lease.ErrClockSkew, lease.ErrExpired,
+		} {
 			if errors.Is(err, expected) {
 				time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
 				return

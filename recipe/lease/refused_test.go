@@ -68,31 +68,3 @@ func TestReleaseRefusedToTheEnd(t *testing.T) {
 		w.obtain(w.lease("b"))
 	})
 }
-
-// A record that is to be removed after its caller has given up is removed though that is refused for a while.
-func TestGivingUpOutlastsRefusals(t *testing.T) {
-	inWorld(t, func(w *world) {
-		l := w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: time.Hour})
-		client := w.Net.Client("a")
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if isRecord(*r) {
-				client.BlackHole(zktest.ToClient)
-			}
-			return zktest.Action{}
-		})
-		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
-		defer cancel()
-		if _, err := l.Obtain(ctx); !errors.Is(err, context.DeadlineExceeded) || w.record() == "" {
-			w.Fatalf("got %v, record %q", err, w.record())
-		}
-		n := w.refuse(time.Minute, isRecord)
-		client.Heal()
-		time.Sleep(70 * time.Second)
-		w.Srv.SetHook(nil)
-		w.wantHolder("")
-		if *n < 5 {
-			w.Errorf("refused %d times", *n)
-		}
-		w.release(w.obtain(w.lease("b")))
-	})
-}

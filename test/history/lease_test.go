@@ -10,6 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/session"
 )
 
 // The model of a lease is the record: whose it is and until when, by clocks that differ by as much as they may. Times are those
@@ -46,7 +47,8 @@ type refused struct {
 	end         int64 // of the record that was in the way
 }
 
-// attempt is an Obtain that failed in another way: a record may have been written, and removed some time later.
+// attempt is an Obtain that failed in another way, or a Renew of unknown outcome: a record may have been written, which stays to its
+// end, or until its client gives it back.
 type attempt struct {
 	who   int
 	until int64 // no such record lasts longer
@@ -213,9 +215,12 @@ func (l *lessees) holder(r lease.Record) int {
 // failed notes an error that need not be.
 func (l *lessees) failed(client int, err error) {
 	l.hist.count("attempt")
-	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, lease.ErrClockSkew) && !errors.Is(err, lease.ErrExpired) {
-		l.hist.fault("client %d: %v", client, err)
+	for _, expected := range []error{context.DeadlineExceeded, session.ErrUncertain, lease.ErrClockSkew, lease.ErrExpired} {
+		if errors.Is(err, expected) {
+			return
+		}
 	}
+	l.hist.fault("client %d: %v", client, err)
 }
 
 // ended notes why a hold has ended, if it has.
@@ -319,6 +324,10 @@ func (l *lessees) renew(ctx context.Context, rng *rand.Rand, held *lease.Held, h
 	call := l.hist.tick()
 	err := held.Renew(ctx)
 	l.hist.at(h.client, call, extends{hold: h.id, until: l.until(h.client)})
+	if errors.Is(err, session.ErrUncertain) {
+		l.hist.at(h.client, call, attempt{who: h.client, until: l.until(h.client), now: l.now(h.client)})
+		l.hist.count("uncertain")
+	}
 	if err == nil {
 		l.hist.done(h.client, call, renewed{hold: h.id, end: held.End().UnixNano()})
 		l.hist.count("renewed")

@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/session"
 )
 
 // The model of a MultiNonBlockingLease is one lease for each of its slots: neither ObtainAny nor ObtainAll does anything to two
@@ -365,6 +367,10 @@ func (m *multi) renewSlot(ctx context.Context, rng *rand.Rand, one *slot) {
 	client, call := one.hold.client, m.hist.tick()
 	err := one.held.Renew(ctx)
 	m.hist.at(client, call, inSlot{one.number, extends{hold: one.hold.id, until: m.until(client)}})
+	if errors.Is(err, session.ErrUncertain) {
+		m.hist.at(client, call, inSlot{one.number, attempt{who: client, until: m.until(client), now: m.now(client)}})
+		m.hist.count("uncertain")
+	}
 	if err == nil {
 		m.hist.done(client, call, inSlot{one.number, renewed{hold: one.hold.id, end: one.held.End().UnixNano()}})
 		m.hist.count("renewed")
