@@ -79,7 +79,7 @@ func wantMembers(tb testing.TB, p crowd, want ...string) {
 }
 
 // Five join and leave, each twice, and all is told exactly; looking makes nothing, and nothing is deleted but znodes of members.
-// kazoo's own cases are in test/kazoo.
+// kazoo's own tests run in test/kazoo/suite.
 func TestKazooParty(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		s := w.session("a")
