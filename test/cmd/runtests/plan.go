@@ -84,7 +84,7 @@ var (
 	longestServers = []string{"test/consumer/realkafka", "test/attacks", "test/conformance", "test/interop/recipes"}
 
 	// processes are the packages whose tests watch processes at work.
-	processes = []string{"test/page", "test/integration", "test/interop", "test/incident", "test/alerts", "test/compose", "test/kazoo/suite"}
+	processes = []string{"test/page", "test/integration", "test/interop", "test/incident", "test/alerts", "test/compose"}
 
 	// full are the packages of which the soak runs more: see their flag -full.
 	full = []string{
