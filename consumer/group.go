@@ -67,7 +67,7 @@ func (g *Group) Name() string { return g.settings.Name }
 
 // Consume joins the group, adds the partitions of topics to its set, and consumes those that are this member's, until ctx ends or
 // Close is called; then it leaves and returns nil. It also returns nil when an eager session has ended, which is what sessions are unless
-// Config says otherwise ("Eager and incremental sessions" on the package's page): call it in a loop. It blocks all the while. If ctx
+// Config says otherwise (docs/sessions.md): call it in a loop. It blocks all the while. If ctx
 // ended the call, handlers have StopTimeout, less what [Options] says is kept of it. If
 // the session ended alone, they have RebalanceTimeout; then the member leaves, which takes StopTimeout at most.
 //
@@ -87,9 +87,8 @@ func (g *Group) Name() string { return g.settings.Name }
 // When the group's members consume another Kafka cluster, the call ends with [ErrOtherCluster] before this member joins, and the
 // next call waits in the same way.
 //
-// Members of a group may consume different topics; the package's page says what then becomes of a partition, and when all need
-// the same. An entry of topics that begins with ^ is a pattern that finds topics, one that begins with !^ excludes some ("Topics
-// by pattern" there). What can't be a topic or a pattern is an error that is kiel.ErrInvalidName.
+// Members of a group may consume different topics; docs/topics.md says what then becomes of a partition, and when all need the
+// same. An entry of topics that begins with ^ is a pattern that finds topics, one that begins with !^ excludes some. What can't be a topic or a pattern is an error that is kiel.ErrInvalidName.
 //
 // Call Consume in a loop until ctx ends, as you would call sarama's. A ConsumeClaim that returns while its Messages is open ends
 // the call. The call then returns nil, and the error of ConsumeClaim goes to Errors as a *sarama.ConsumerError. So does the end
@@ -114,7 +113,7 @@ func (g *Group) Name() string { return g.settings.Name }
 // Consume calls handler as sarama's groups do. Setup is called once for each session, and may mark and reset offsets of Claims to say
 // where they start. ConsumeClaim is called for each partition on a goroutine of its own: in an eager session once for each of Claims,
 // in an incremental one for each that the member comes to own, while others go on. Cleanup is called once at the end, when every
-// ConsumeClaim has returned, if that is in time. The package's page says what differs. Only with Options.LeaveWithoutKafkaAfter a call
+// ConsumeClaim has returned, if that is in time. docs/differences.md says what differs from sarama's. Only with Options.LeaveWithoutKafkaAfter a call
 // may have several sessions, one after the other, each with its Setup and Cleanup.
 //
 // While one call runs, another returns ErrBusy; after Close it returns sarama.ErrClosedConsumerGroup. If ctx has ended before the

@@ -103,7 +103,7 @@ type Options struct {
 	// Zone is where this member runs, in the words of the brokers' broker.rack. A member in a zone gets partitions whose
 	// preferred leader is in that zone, as far as shares allow, if the group's function looks at zones, as [allocfn.Balanced] and
 	// [allocfn.TopicBalanced] do. The member also writes for the group in which zones the partitions are, as Kafka says, if the
-	// brokers have racks. The package's page says more. "" is Config.RackID; if that is empty too, the member is in no zone.
+	// brokers have racks: docs/topics.md. "" is Config.RackID; if that is empty too, the member is in no zone.
 	Zone string
 
 	// StatusAddr is where this member answers /status (package health), for the command kiel: "http://host:port" or "https://host:port", of
@@ -147,7 +147,7 @@ type Options struct {
 	Window int
 
 	// BufferBytes bounds the buffers of all partitions of this member together, in bytes. Record batches count as they came, compressed
-	// or not, and answers to requests in flight count in advance; the package's page says what comes on top. Each open partition has an
+	// or not, and answers to requests in flight count in advance; docs/reading.md says what comes on top. Each open partition has an
 	// equal share. 0 is 64 MiB.
 	BufferBytes int
 
@@ -158,9 +158,8 @@ type Options struct {
 
 	// ReopenPartition says what happens when a handler, a ConsumeClaim or a function given to Run, returns while its messages are
 	// open. false ends the call, as in a group of sarama: all partitions are closed, their marks are committed, and the next call
-	// opens them again. true closes that partition alone: its marks are committed, the partition is released, and the error goes
-	// to Errors ([ErrHandler]). After a pause, which grows from failure to failure, the partition is claimed and opened again.
-	// Other partitions go on. With true, sessions of Consume are incremental.
+	// opens them again. true closes that partition alone: its marks are committed, and the error goes to Errors ([ErrHandler]).
+	// This member keeps the claim. After a pause, which grows from failure to failure up to 30 s, it opens the partition again. Other partitions go on. With true, sessions of Consume are incremental.
 	ReopenPartition bool
 
 	// Fence, when not nil, is called each time a partition is opened: after the partition was claimed, before its committed
@@ -169,9 +168,8 @@ type Options struct {
 	// that one sends later. So no former owner changes the offset after it is read. docs/transactions.md has the recipe, and an
 	// example is the whole program.
 	//
-	// With Fence the group commits marks, if you make any, and unless From is Earliest the start position that the policy has
-	// chosen. It commits nothing else. So mark nothing, and set Config.Consumer.Offsets.AutoCommit.Enable to false. ErrGroupInUse is not
-	// noticed then. Config.Version must be 2.5 or newer.
+	// The group then commits little itself (the package's Guarantees): mark nothing, and set Config.Consumer.Offsets.AutoCommit.Enable
+	// to false. ErrGroupInUse is not noticed. Config.Version must be 2.5 or newer.
 	//
 	// Fence is called for several partitions at the same time. ctx ends when the partition is revoked or lost, or when the
 	// session ends; from then on Fence has RebalanceTimeout to return, like a ConsumeClaim. When Fence returns an error or
