@@ -66,7 +66,7 @@ type Options struct {
 	// by Close or the end of Consume's or Run's context, commits and releases everything, and leaves the membership: it stays until the
 	// ZooKeeper session has timed out ([session.Options].Timeout). A process that starts under the same name before takes it over, after a
 	// crash too, and no partition of any other member moves, in eager sessions neither. Meanwhile the partitions of this member are
-	// nobody's. docs/fleets.md says for which fleets that is, and what happens when two processes have one name.
+	// nobody's. docs/deploying.md says for which fleets that is, and what happens when two processes have one name.
 	//
 	// A static member needs a session of its own, so only NewGroup makes one. It leaves as others do when it leaves for another reason:
 	// because it reaches no Kafka, because a handler is stuck, or because no call of Consume followed the last one.
