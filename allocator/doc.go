@@ -68,50 +68,30 @@
 //
 // # Guarantees
 //
-//   - Members that have read the same members, set and zones, and are given the same PythonFunc, hold the same mapping. The group
-//     runs the first function, in the list of its first member by name, that all members can run in the same version; if there is
-//     none, that is [ErrFuncMismatch].
-//   - A snapshot rests on members, set and zones read under one and the same incarnation of the session, never on a mixture. When
-//     that incarnation ends there is a snapshot that is not joined. Each new incarnation has a new snapshot, even if nothing else
-//     changed; the last snapshot stays until members, set and zones were read again.
+//   - Members that have read the same members, set and zones, and are given the same PythonFunc, hold the same mapping. If there is
+//     no function that all can run in the same version, that is [ErrFuncMismatch].
+//   - A snapshot rests on members, set and zones read under one and the same incarnation of the session, never on a mixture. Each
+//     new incarnation has a new snapshot, even if nothing else changed; when one ends there is a snapshot that is not
+//     joined, which stays until members, set and zones were read again.
 //   - When the allocation function fails, panics, leaves a partition unassigned, assigns one to an unknown member or takes longer
 //     than 5 s, the last good mapping stays in force, as it does while the set can't be read. Err of the snapshot and OnError
-//     report it. The function runs on a goroutine of its own. However long it takes, it delays neither the loss of the session
-//     nor leaving nor stopping.
-//   - A member that names a cluster ([Options].Cluster) is never in a mapping of its own while an older member names another: it
-//     reads the records before each join, and again when it has joined, and Run ends with [ErrOtherCluster]. Older means that its
-//     znode was created first. Others may see the younger of two that join at once for a moment. Members that name no cluster
-//     count for nothing, nor do znodes that no session owns, and records that somebody has changed in place.
+//     report it. The function delays neither the loss of the session nor leaving nor stopping.
+//   - A member that names a cluster ([Options].Cluster) is never in a mapping of its own while an older member names another: Run
+//     ends with [ErrOtherCluster].
 //   - A set item that is not name:number is reported and allocated to nobody.
-//   - A partition whose topic no member asks for is assigned to nobody and stays in the set; the others are divided as if the set
-//     did not hold it. Snapshot.Unwanted names such topics, and each is reported once to OnError ([ErrUnwantedTopic]). A member
-//     whose record names no topics asks for all.
-//   - While a member has no record, topics do not matter: no function sees them, the whole set is divided, and so members in Go
-//     and in Python come to the same mapping. Then a member may get a partition of a topic that it does not ask for. The same
-//     happens with a function that does not look at topics. The member should not claim such a partition, which then has no
-//     owner; package consumer refuses it by Accept of package ownership.
+//   - A partition whose topic no member asks for is assigned to nobody and stays in the set. Snapshot.Unwanted names such topics, and
+//     each is reported once to OnError ([ErrUnwantedTopic]).
+//   - While a member has no record, members in Go and in Python come to the same mapping.
 //   - The seed is added when the member joins for the first time, whenever the set's znode is missing or was made anew, and when
-//     the servers were restored from a backup that lacks part of it. An empty set is not a missing one. A set that can't be read
-//     is not written.
+//     the servers were restored from a backup that lacks part of it. A set that can't be read is not written.
 //   - A partition that somebody removes from the set is not added again by the members that run then, even if they had no session
 //     at the time.
-//   - A snapshot says why its mapping differs from the one before ([Snapshot].Reason). For each partition it says from which
-//     member the partition came to its owner, when and why ([Snapshot.Move]), as far as this member saw. Reasons are: members
-//     that have joined, are gone or joined again with another record; topics; the function; zones; a session that was lost;
-//     Rebalance. If there are several reasons, a partition has the one that is about it. A reader that skips snapshots misses
-//     only moves that another move followed.
-//   - The log has one line at INFO for each mapping that was applied, "rebalanced": its reason; how many members have joined and
-//     are gone, with the first five names of each; how many partitions moved; and how many this member gained and lost. An error
-//     is a warning, "failed", with its kind: allocation, items, name, records, seed, session, set, topics or zones. While the
-//     error lasts, it is logged at most once each 10 s; when it is gone, the log has "recovered".
-//   - [PartitionAllocator.Status] describes the group as this member sees it, in the model of package status, and [Inspect] does
-//     so for a program that is no member. Both bound the names that others have written. An allocator knows nothing of claims:
-//     see package ownership.
+//   - A snapshot says why its mapping differs from the one before ([Snapshot].Reason), and for each partition from which member it
+//     came to its owner, when and why ([Snapshot.Move]), as far as this member saw.
 //   - Snapshots have growing versions. The last one, when Run has ended for whatever reason, is not joined. With [ErrNameTaken]
 //     it is published before Run returns.
 //   - OnRebalance is called for each mapping that was applied and each change of the member's own share, OnError for each error;
-//     in order, one call at a time, never after Run has returned. Rebalances that wait behind a slow call are merged into one;
-//     its Added and Removed are the difference to the snapshot that was delivered last.
+//     in order, one call at a time, never after Run has returned.
 //
 // # Not guaranteed
 //
@@ -124,6 +104,32 @@
 //     asks for its topic, by name or pattern.
 //   - That the seed is added to a set that was restored from a backup. It is not added if, before this member read the set, the
 //     set had more writes after the restore than the backup had lost: the member can't tell the restore from a removal.
+//
+// # Functions, clusters, topics
+//
+// The group runs the first function, in the list of its first member by name, that all members can run in the same version. It runs on
+// a goroutine of its own.
+//
+// A member reads the clusters in the records before each join, and again when it has joined. Older means that its znode was created
+// first. Others may see the younger of two that join at once for a moment. Members that name no cluster count for nothing, nor do
+// znodes that no session owns, and records that somebody has changed in place.
+//
+// The other partitions are divided as if the set did not hold those of topics that no member asks for. A member whose record names no
+// topics asks for all. While a member has no record, topics do not matter: no function sees them, and the whole set is divided. Then a
+// member may get a partition of a topic that it does not ask for. The same happens with a function that does not look at topics. The
+// member should not claim such a partition, which then has no owner; package consumer refuses it by Accept of package ownership. An
+// empty set is not a missing one.
+//
+// # Reasons, log and status
+//
+// Package status has the codes of reasons. If there are several, a partition has the one that is about it. A reader that skips
+// snapshots misses only moves that another move followed. Rebalances that wait behind a slow call of OnRebalance are merged into one;
+// its Added and Removed are the difference to the snapshot that was delivered last.
+//
+// The log has one line at INFO for each mapping that was applied, "rebalanced"; docs/operating.md has this and the other lines, and how
+// errors of one kind are logged. [PartitionAllocator.Status] describes the group as this member sees it, in the model of package
+// status, and [Inspect] does so for a program that is no member. Both bound the names that others have written. An allocator knows
+// nothing of claims: see package ownership.
 //
 // # Concurrency
 //

@@ -2,10 +2,9 @@
 //
 // # Overview
 //
-// An allocator tells every member which partitions are its own, but each member
-// hears it at its own time, and a member that is cut off hears nothing. An [Owner]
-// therefore claims a partition in ZooKeeper before it works on it, and lets go of
-// the claim only when its work is done:
+// An allocator tells every member which partitions are its own, but each member hears of it at its own time, and a member that is
+// cut off hears nothing. An [Owner] therefore claims a partition in ZooKeeper before it works on it, and releases the claim only
+// when its work is done:
 //
 //	owner, err := ownership.New(alloc, func(ctx context.Context, c *ownership.Claim) error {
 //		for ctx.Err() == nil && c.Trusted() {
@@ -15,10 +14,9 @@
 //	}, ownership.Options{})
 //	err = owner.Run(ctx)
 //
-// The handler is called once for each partition that this member owns. The owner
-// runs the allocator, and leaves the group in order when Run's context ends: first
-// the member znode goes, so that the others know where each partition goes next;
-// then each partition is released as soon as its handler has returned.
+// The handler is called once for each partition that this member owns. The Owner runs the allocator, and leaves the group in order
+// when Run's context ends: it deletes the member znode first, so that the others know where each partition goes next; then it
+// releases each partition as soon as its handler has returned.
 //
 // # State
 //
@@ -43,78 +41,63 @@
 //
 // # Guarantees
 //
-//   - At most one trusted owner: while [Claim.Trusted] is true, no other member's
-//     is, for the same partition. It has to be asked before each effect.
-//   - A handler that is told to finish ([ErrRevoked]) may finish and commit: the
-//     claim goes only after it returned, or after RebalanceTimeout. Then, and when
-//     the session's trust ends or somebody removes the claim, it is lost
-//     ([ErrLost]): [Claim.Context] ends and Trusted is false.
-//   - [Claim.Token] grows with every change of owner. A store that refuses tokens
-//     below the greatest it has seen is safe against an owner that went on.
-//   - At most one handler runs for a partition in one Owner at any time, over all
-//     its incarnations.
-//   - A handler that does not return holds up its own partition in this member
-//     and nothing else. Every partition that some live member is told to own is
-//     owned again within a bound: the time that handlers take, at most
-//     RebalanceTimeout, or the session timeout and a tick after a crash; unless a
-//     persistent znode stands in the place of its claim, which an operator has to
-//     delete ([ErrPersistentClaim]); or an ephemeral one of a session that is no member's
-//     ([ErrForeignClaim]).
-//   - Observer hears of Claimed after the claim was acknowledged, and of Releasing before the release is sent. Claimed may be told
-//     before the claim is watched: if somebody has removed it meanwhile, Lost follows.
-//   - A release is never a delete alone, so it can't remove another's claim.
-//   - When the servers go back to a backup, claims that were released since stand again. A member
-//     whose session lives on releases those of its session within a session timeout.
+//   - At most one trusted owner: while [Claim.Trusted] is true, no other member's is, for the same partition.
+//   - A handler that is asked to finish ([ErrRevoked]) may finish and commit: the claim stays until it has returned, or
+//     RebalanceTimeout has passed.
+//   - When a claim is lost ([ErrLost]), [Claim.Context] ends and Trusted is false.
+//   - [Claim.Token] grows with every change of owner, but for the exception below.
+//   - At most one handler runs for a partition in one Owner at any time, over all its incarnations.
+//   - A handler that does not return holds up its own partition in this member, and nothing else.
+//   - Every partition that the plan gives to a live member is owned again within a bound, but for the exceptions below: the time that
+//     handlers take, RebalanceTimeout at most; after a crash the session timeout and a tick.
+//   - A release never removes another member's claim.
+//   - The Observer is called with Claimed after the claim was acknowledged, and with Releasing before the release is sent.
+//   - After the servers were restored from a backup, claims exist again that were released since. A member whose session lives on
+//     releases those of its session within a session timeout.
 //
 // # Not guaranteed
 //
-// Exactly-once effects: a member that is stopped between asking Trusted and its
-// effect has the effect later. The token is for that. Exclusivity towards members
-// of the Python library, which know no claims; in the moments after an operator
-// removes a claim or kills a session, until the watch on it fires (at worst until
-// trust ends, and, once somebody has taken from the session the right to read the znode, until it is read in its turn); and when all
-// servers lose their data or go back to a backup. Tokens
-// start again when ZooKeeper's data is lost, and some come again after a backup. What a session holds is limited (about 7,900 claims):
-// what does not fit stays unclaimed and is reported.
+//   - Exactly-once effects. A member that is stopped between asking Trusted and its effect has the effect later. A store that refuses
+//     tokens below the greatest that it has seen is safe against that.
+//   - One owner beside members of the Python library, which know no claims.
+//   - One owner in the moments after an operator has removed a claim or killed a session: until the watch on the claim fires, at worst
+//     until trust ends. Where somebody has also taken from the session the right to read the znode, until the claim is read in its turn.
+//   - One owner, or growing tokens, when all servers lose their data or go back to a backup.
+//   - An owner for each partition. kiel_unclaimable_partitions counts those that this member does not claim: a persistent znode
+//     ([ErrPersistentClaim]), or one of a session that is no member's ([ErrForeignClaim]), is in the claim's place; Accept has refused
+//     it; its name can't be a znode's; the session has no room for it (some 7,900 claims); an earlier handler still runs. A claim that
+//     ZooKeeper refuses is tried again, and so is the mapping when the allocation function has failed and something changes.
+//   - That a claim is watched when the Observer is called with Claimed: if somebody has removed it meanwhile, Lost follows.
 //
 // # Concurrency
 //
-// One goroutine holds all state; requests run on a few workers, each handler on a
-// goroutine of its own, the Observer and OnError on one each. None of the methods
-// of [Owner] but Run and Stop blocks; all may be called from anywhere, only Stop
-// not from a handler or callback for which Run waits. A handler may take its time,
-// it delays only its partition. An Observer that blocks delays every opening and
-// release; one that has not returned after RebalanceTimeout, or 5 s if that is more,
-// makes the member leave.
+// One goroutine holds all state. Requests run on a few workers, each handler on a goroutine of its own, the Observer and OnError on
+// one each. Of the methods of [Owner] Run and Stop block, Alive until the loops answer or its context ends, and Status for a second at
+// most. All may be called from any goroutine, but Stop not from a handler or a callback, for which Run waits. A handler may take its
+// time: it delays only its partition. An Observer that blocks delays every opening and release; one that has not returned after
+// RebalanceTimeout, or 5 s if that is more, makes the member leave.
 //
 // # Paths
 //
 //	/kiel/groups/<group>/owners/<topic>:<partition>   ephemeral, who owns it
 //	/kiel/groups/<group>/epochs/<topic>:<partition>   persistent, never deleted, who claimed last
 //
-// <group> is the group's name as [kiel.GroupZnode] writes it.
-//
-// Both hold JSON:
+// <group> is the group's name as [kiel.GroupZnode] writes it. Both hold JSON:
 //
 //	{"owner": member, "version": of its snapshot, "id": of its Owner,
 //	 "previous": the owner before, "reason": {"code": …, "names": […], "more": n}}
 //
-// The reason says why the partition came to its owner, with a code of package status.
-// The previous owner is the holder of a claim that this member has waited for, or whom its
-// last snapshot named; it is missing where neither is known. No request is
-// made for either. Names in them are cut to 64 bytes, and there are 5 at most. Members of earlier
-// versions write neither and ignore both. They are for people: nothing is decided by them.
-// The mzxid of the epoch znode is the token, and equals the czxid of the owner znode
-// because both are written in one transaction.
+// The reason says why the partition came to its owner, with a code of package status. The previous owner is the holder of a claim
+// that this member has waited for, or the one that its last snapshot named; it is missing where neither is known. No request is made
+// for either. Names in them are cut to 64 bytes, and there are 5 at most. Members of earlier versions write neither and ignore both.
+// They are for people: nothing is decided by them. The mzxid of the epoch znode is the token, and equals the czxid of the owner
+// znode, because both are written in one transaction.
 //
 // [Inspect] reads all of it and describes the group, for a program that is no member; [Owner.Status] does so as a member sees it.
 //
 // # Log
 //
-// Up to 16 partitions that move in one change have lines of their own at level Info: "claimed"
-// with token, reason and previous owner, "revoking" with the member to which the plan gives it, "released"
-// with the time that the handler took. More have them at level Debug; the allocator's line for the change has counts.
-// When trust ends one warning counts the partitions that stopped, and "resumed" tells when they
-// are owned again, and how many are not because of a stuck handler. Errors of one kind are coalesced: the first, then one line in 10 s with a count, then "recovered".
-// OnError gets each.
+// Partitions that move have the lines "claimed", "revoking" and "released". When trust ends one warning counts the partitions that
+// stopped, and "resumed" says when they are owned again, and how many are not because of a stuck handler. docs/operating.md has all
+// lines, when they are at level Debug, and how errors of one kind are logged. OnError gets each error.
 package ownership

@@ -46,31 +46,20 @@
 //
 //   - Every child of the directory is a member, whatever its name and its record, because Python members count them all.
 //   - A view shows the members of one moment, with their records of that moment or later. It is not older than the Party's own
-//     joining, because a session reads its own writes.
-//   - Each change of the members leads to a new view, even if a member
-//     left and joined again under the same name (but not in the same session with the same record, if that is known by its hash), if a watch was lost, or if the connection
-//     broke: the Party reads the directory's metadata at least once per
-//     session timeout, and lists the members again when the metadata differ. Changes
-//     that follow each other closely may lead to one view.
-//   - A Party forgets what it knows of members when servers may have lost data, also when they were restored from a backup that
-//     still has the Party's session ([session.Incarnation.History]): such servers give the same numbers again.
-//   - A Party never deletes a znode that another session owns. If such a znode has the Party's name, the Party waits until the
-//     znode is deleted, for as long as a dead session's znode can stay ([session.Session.MaxExpiry], some 45 s, because the
-//     timeout of that session may have been longer). The wait begins anew after each reconnect, because a new leader gives the
-//     dead session its whole timeout again. If the znode is still there after the wait, Run ends with [ErrNameTaken]. Meanwhile
-//     [View].NameHeld and a line of the log say which session holds the name. If another session replaces the Party's own znode,
-//     as a Python member of the same name does, Run ends with ErrNameTaken at once.
-//   - A static member ([Options].Static) does not wait for the znode of its former process, if that was static, too: it takes its place
-//     in one transaction, so that no view lacks the name. If that process has not marked its end ([Party.Keep]), it may live: the take-over
-//     then counts, and the next one of that sort waits, 1 s and twice as long each time. A static member whose znode another one has
-//     taken over is in its own view no more ([View].Joined), waits in the same way, and says so in [View].NameHeld. Of two that take a
-//     name at the same time one gets it. The znode of another member is waited for as by any member.
-//   - A member that [Options].Admit refuses does not join, and is in no view of its own. If members come while it joins, it leaves
-//     again before it publishes a view with them; others may see it for a moment.
+//     joining.
+//   - Each change of the members leads to a new view, within a session timeout at the latest: also if a member left and joined again
+//     under the same name (but not in the same session with the same record, if that is known by its hash), if a watch was lost, or
+//     if the connection broke. Changes that follow each other closely may lead to one view.
+//   - A Party forgets what it knows of members when servers may have lost data ([session.Incarnation.History]).
+//   - A Party never deletes a znode that another session owns. While such a znode has the Party's name, the Party waits for
+//     [session.Session.MaxExpiry], some 45 s; then, or when another session replaces the Party's own znode, Run ends with
+//     [ErrNameTaken].
+//   - A static member ([Options].Static) takes the place of its former process in one transaction, so that no view lacks the name. Of
+//     two that take a name at the same time one gets it. A member that is not static is never taken over.
+//   - A member that [Options].Admit refuses does not join, and is in no view of its own.
 //   - Once the Party has joined, or an observer has read the members, nothing that the servers refuse ends Run: an ACL or a quota
 //     may be wrong for a while. [View].Err says what is refused, and the Party tries again.
-//   - While the connection is gone but the session lives, the znode exists and the Party stays a member, with the same znode when
-//     it is connected again.
+//   - While the connection is gone but the session lives, the Party stays a member, with the same znode when it is connected again.
 //   - When Run has returned, the Party's znode is deleted, or is deleted when the ZooKeeper session ends, if the servers could
 //     not be reached in time.
 //
@@ -89,16 +78,36 @@
 //     directories can make members compute different mappings, with entries or without.
 //   - That a record changed in place by somebody else is noticed by others if the member has an entry: they go on with what they have
 //     read. The member itself notices within a session timeout.
-//   - That such a record of a member without an entry is noticed soon. No Party writes a record a second time, so names and the
-//     directory's cversion show all changes, and records need no watch: a member has one watch instead of one for each other
-//     member. A Party reads 16 records in turn each time that it looks at the directory and nothing is new, which is at least
-//     once per session timeout. So other members may go by the changed record for as many session timeouts as there are members
-//     divided by 16. The record's owner reads its own record each time, and joins anew with the right one.
+//   - That such a record of a member without an entry is noticed soon: other members may go by it for as many session timeouts as
+//     there are members divided by 16.
 //   - That two parties in one process keep apart when they use the same session, path and name: they share the znode. Don't do
 //     that.
 //   - That leaving never deletes a namesake's znode. ZooKeeper can't delete a znode "if it is mine": between reading the owner
 //     and deleting lies one round trip. If somebody deletes the Party's znode in that time and a namesake joins, leaving deletes
 //     the namesake's znode. If the namesake is a Party it joins again by itself; a Python member does not.
+//
+// # How changes are noticed
+//
+// A session reads its own writes, so no view is older than the Party's joining. The Party reads the directory's metadata at least once
+// per session timeout, and lists the members again when the metadata differ. Servers that were restored from a backup may still have
+// the Party's session and give the same numbers again, so nothing that was read before counts then.
+//
+// No Party writes a record a second time, so names and the directory's cversion show all changes, and records need no watch: a member
+// has one watch instead of one for each other member. A Party reads 16 records in turn each time that it looks at the directory and
+// nothing is new. A record's owner reads its own record each time, and joins anew with the right one.
+//
+// # Names that are held
+//
+// A dead session's znode can stay for MaxExpiry, because the timeout of that session may have been longer. The wait begins anew after
+// each reconnect, because a new leader gives the dead session its whole timeout again. Meanwhile [View].NameHeld and a line of the log
+// say which session holds the name.
+//
+// If the former process of a static member has not marked its end ([Party.Keep]), it may live: the take-over then counts, and the next
+// one of that sort waits, 1 s and twice as long each time. A static member whose znode another one has taken over is in its own view
+// no more ([View].Joined), waits in the same way, and says so in [View].NameHeld.
+//
+// If members that Admit refuses come while a member joins, it leaves again before it publishes a view with them; others may see it for
+// a moment.
 //
 // # Concurrency
 //

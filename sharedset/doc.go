@@ -16,15 +16,12 @@
 //
 // # Guarantees
 //
-//   - Changes of both languages don't overwrite each other: a change reads and writes under kazoo's Lock, as Python kiel does. It
-//     writes only if the set has the version that it read and its contender for the lock still exists.
-//   - After a lost reply, Add and Remove read the set after a Sync, and repeat a change only if it is not there. They return nil
-//     only after the set was as asked for.
+//   - Changes of both languages don't overwrite each other.
+//   - Add and Remove return nil only after the set was as asked for, also after a lost reply.
 //   - Data that can't be read is never written over ([ErrUnreadable]); a set that would not fit a packet is not written
 //     ([ErrTooLarge]).
 //   - A change that changes nothing takes no lock and writes nothing.
-//   - Run reads again on each hint of its watch, on each new incarnation, and at least once per session timeout. It never misses
-//     the latest state, though it may skip some. While the znode does not change, it reads the znode's metadata only.
+//   - Run never misses the latest state, though it may skip some.
 //   - If the data can't be read, the last good items stay in force, with View.Err set, until the znode is written with data that
 //     can.
 //
@@ -34,6 +31,13 @@
 //     members that seed their items again repair that.
 //   - A view is as new as the data of the server that the session is connected to, which may lack the newest write.
 //   - An Add or Remove that returns session.ErrUncertain may have been done, or may be done until the session ends.
+//
+// # Reads and writes
+//
+// A change reads and writes under kazoo's Lock, as Python kiel does. It writes only if the set has the version that it read and its
+// contender for the lock still exists. After a lost reply it reads the set after a Sync, and is repeated only if it is not there. Run
+// reads again on each hint of its watch, on each new incarnation, and at least once per session timeout; while the znode does not
+// change, it reads the znode's metadata only.
 //
 // # Concurrency
 //

@@ -25,25 +25,15 @@
 //   - Create returns nil only when a barrier existed at some time after it was called.
 //   - Wait returns nil only when the barrier that it read first is deleted, or no barrier existed at some time after the call. A
 //     barrier that is removed and set up again between two reads counts as deleted.
-//   - Enter returns nil when it has read or created ready. It also returns nil when a watch, which it sets on ready before it
-//     creates its own znode, shows that ready was created, and the directory's cversion that no more children were created than
-//     the round needs. And it returns nil when the required number of members existed at one time, its own included, and the
-//     cversion shows that between two reads a child was created and deleted: Enter takes that child for ready.
-//   - The member that completes the required number creates ready. All others wait for ready, as kazoo's do, even if they see all
-//     members: the member that creates ready may not have read the directory yet.
+//   - Enter returns nil only when ready was created, or the required number of members existed at one time, its own included.
 //   - Nobody waits for ever because others entered and left between two reads: if Enter can't tell what happened then, it returns
-//     [session.ErrUncertain]. Enter also returns that when its context ends while its znode exists, or may: the others may see
-//     that znode, and enter, until it is deleted.
+//     [session.ErrUncertain].
 //   - A member of this process leaves only by Leave, or with its session. The end of trust ends the member's context and nothing
 //     else.
 //   - Leave returns nil when all members that entered with the caller have left. Leave does not wait for members that came later.
-//     It deletes ready before its own znode, and nobody creates ready again.
 //   - No znode is orphaned, whatever reply is lost, whatever read after it is refused, and whenever a caller gives up: the znode
-//     is deleted in the background, as soon as the server allows it, for as long as its session lives. The next Enter on the
-//     handle waits for that.
-//   - Only the first of several calls of Leave deletes the member's znode. The others wait.
-//   - A wait outlives lost connections and expired sessions. If an ACL forbids to read the znode that is waited for, the wait
-//     goes on without its data.
+//     is deleted in the background, as soon as the server allows it, for as long as its session lives.
+//   - A wait outlives lost connections and expired sessions, and an ACL that forbids to read the znode that is waited for.
 //
 // # Not guaranteed
 //
@@ -67,6 +57,19 @@
 //     may take it for the one that has not left yet: give each round a path of its own.
 //   - kazoo's leave ends early when the member with the lowest name is killed.
 //   - When two processes remove a barrier at the same moment, Remove returns true to both.
+//
+// # How Enter knows
+//
+// The member that completes the required number creates ready. All others wait for ready, as kazoo's do, even if they see all members:
+// the member that creates ready may not have read the directory yet. Enter returns nil when it has read or created ready. It also
+// returns nil when a watch, which it sets on ready before it creates its own znode, shows that ready was created, and the directory's
+// cversion that no more children were created than the round needs. And it returns nil when the required number of members existed at
+// one time, its own included, and the cversion shows that between two reads a child was created and deleted: Enter takes that child
+// for ready. When its context ends while its znode exists, or may, it returns [session.ErrUncertain]: the others may see that znode, and
+// enter, until it is deleted. The next Enter on the handle waits for the deletion.
+//
+// Leave deletes ready before its own znode, and nobody creates ready again. Only the first of several calls of Leave deletes the
+// member's znode; the others wait.
 //
 // # Concurrency
 //

@@ -18,12 +18,9 @@
 // # Guarantees
 //
 //   - A change that returns nil was made exactly once, on the number that [Counter.Last] returns as Pre.
-//   - A change that returns an error was not made, unless the error wraps [session.ErrUncertain]. That is also the error if
-//     somebody deleted the znode and it was created again between the read and the write of a change, because the change then
-//     replaced a number that it had not read.
+//   - A change that returns an error was not made, unless the error wraps [session.ErrUncertain].
 //   - After an unknown outcome a write is repeated only if the znode, after a Sync, is as it was read before. Otherwise the error
-//     is [session.ErrUncertain]: that the znode has the number that was written proves nothing, because another process may have
-//     written the same number.
+//     is [session.ErrUncertain].
 //   - A number that does not fit is refused ([ErrRange]) and nothing is written.
 //
 // # Not guaranteed
@@ -36,6 +33,12 @@
 //   - The sum of floats depends on the order of the additions.
 //   - Two kinds of counters on one path: an integer counter refuses a float ([ErrValue]); a float counter reads an integer and
 //     writes it back as a float.
+//
+// # Unknown outcomes
+//
+// That the znode has the number that was written proves nothing, because another process may have written the same number. If somebody
+// deleted the znode and it was created again between the read and the write of a change, the change has replaced a number that it had
+// not read: that is an ErrUncertain, too.
 //
 // # Concurrency
 //

@@ -20,17 +20,14 @@
 // # Guarantees
 //
 //   - At most one function of both languages runs with a context that has not ended, as long as nobody else deletes candidates.
-//     (kazoo does not notify its leaders: a Python function goes on when its session has expired, beside the next leader.)
 //   - Candidates lead in the order in which they were created.
 //   - The function's context ends when the leadership can't be trusted any more, with the cause of the hold (see
 //     lock.Held.Context), and when Run's context ends.
-//   - Run returns only its function's error: nil after a lost leadership if the function returned nil. A function that must tell
-//     whether it led to its end returns the cause of its context.
+//   - Run returns only its function's error: nil after a lost leadership if the function returned nil.
 //   - The next candidate leads only when the function has returned or the session is over, also when the function panics or ends
 //     its goroutine.
-//   - Once a candidate of a handle was created, no refusal by the servers ends a Run that waits: an ACL or a quota may be wrong for
-//     a while. The log has the error, of the kind "refused", and Run creates a candidate again, at the end of the queue. An Observe
-//     that has yielded a leader goes on, too. Only the end of the context and that of the session end them.
+//   - Once a candidate of a handle was created, no refusal by the servers ends a Run that waits, nor an Observe that has yielded a
+//     leader: only the end of the context and that of the session do.
 //   - Observe yields the current leader and then each later one that it sees. The last one that it yields is the newest.
 //
 // # Not guaranteed
@@ -40,6 +37,12 @@
 //   - Run may return long after its function: it waits until the candidate is deleted, and while no server can be reached, until
 //     its context ends. Run then returns the function's error, which does not say that the candidate may still exist.
 //   - Run creates no new candidate when its function has returned. To lead again, call Run in a loop.
+//
+// # Refusals, and lost leadership
+//
+// An ACL or a quota may be wrong for a while: the log has the error, of the kind "refused", and Run creates a candidate again, at the end
+// of the queue. A function that must tell whether it led to its end returns the cause of its context. kazoo does not notify its leaders:
+// a Python function goes on when its session has expired, beside the next leader.
 //
 // # Concurrency
 //

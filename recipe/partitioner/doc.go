@@ -40,27 +40,19 @@
 // # Guarantees
 //
 //   - No two processes, in Go or Python, have the same item, where a Go process has the items of a valid allocation
-//     ([Allocation.Valid]), as long as nobody else deletes contenders. The item's lock ensures that, not what members know of
-//     each other.
+//     ([Allocation.Valid]), as long as nobody else deletes contenders.
 //   - The cause of an allocation's end is [ErrMembersChanged], the cause that ended the hold on one of its locks, [ErrReleased]
-//     or [ErrFinished]. The member keeps its locks until ReleaseSet or Finish is called, or Run's function has returned, so that
-//     nobody gets an item while the work stops.
+//     or [ErrFinished]. The member keeps its locks until ReleaseSet or Finish is called, or Run's function has returned.
 //   - If all members run with the same set, function and boundary, and with different identifiers, and do not change for the time
 //     boundary, each item belongs to exactly one of them, as soon as its earlier owner has given it up.
-//   - Members that disagree about their shares, for a moment or because they were given different sets, do not wait for each
-//     other in a circle, if their functions pick items in one order: one acquires its whole share before the other.
+//   - Members that disagree about their shares do not wait for each other in a circle, if their functions pick items in one order.
 //   - If two members have one identifier, the later one gets [ErrDuplicate] once the other has outlived the time for which a dead
-//     member's znode can exist, some 45 s ([session.Session.MaxExpiry]). Otherwise some items would stay without an owner. A
-//     warning in the log comes at once. Until then both count, as in kazoo.
+//     member's znode can exist, some 45 s ([session.Session.MaxExpiry]).
 //   - When Finish or Run has returned without an error, the znodes of this member and of all contenders for locks that it had or
-//     waited for are deleted, or their session is over. [ErrUnfinished] says that they may still exist: Run returns it when they
-//     were not deleted within a session timeout after it was to end, because the servers did not answer or refused to. Finish and
-//     Run return it when the session's Run ended first: then the znodes are deleted within one session timeout.
-//   - Once a partitioner has joined, no refusal by the servers ends its Run, or a Start that has returned: an ACL or a quota may be
-//     wrong for a while. The log has the error, of the kind "refused", and the set is divided when that is allowed again. The first
-//     join that is refused ends Run or Start with the error. So does the partition function's error, always.
-//   - In FAILURE this process is no member, or is leaving, so that others leave no items to it. Run starts again when its
-//     function has returned, not before.
+//     waited for are deleted, or their session is over. [ErrUnfinished] says that they may still exist.
+//   - Once a partitioner has joined, no refusal by the servers ends its Run, or a Start that has returned. The first join that is
+//     refused ends Run or Start with the error. So does the partition function's error, always.
+//   - In FAILURE this process is no member, or is leaving. Run starts again when its function has returned, not before.
 //
 // # Not guaranteed
 //
@@ -90,6 +82,19 @@
 // ALLOCATING the end of trust starts the allocation again. There is a share only while ACQUIRED, and the partition function's
 // failure is FAILURE. kazoo has no MaxPartitionTime. WaitForAcquire returns after 30 s in any state, as kazoo's wait_for_acquire
 // does, but returns whether the state is ACQUIRED; in FAILURE it returns an error.
+//
+// # Disagreements, refusals and ends
+//
+// The item's lock gives it to one process, not what members know of each other. Members disagree for a moment, or because they were
+// given different sets: one then acquires its whole share before the other. Two members of one identifier both count until the later one
+// ends, as in kazoo; a warning in the log comes at once, and without the end some items would stay without an owner.
+//
+// Run returns ErrUnfinished when its znodes were not deleted within a session timeout after it was to end, because the servers did not
+// answer or refused to. Finish and Run return it when the session's Run ended first: then the znodes are deleted within one session
+// timeout. Locks are kept to the end so that nobody gets an item while the work stops, and in FAILURE others leave no items to this process.
+//
+// An ACL or a quota may be wrong for a while: the log has the error, of the kind "refused", and the set is divided when that is allowed
+// again.
 //
 // # Concurrency
 //

@@ -23,17 +23,12 @@
 //   - A Get takes the first by name of the entries that its server knows when the Get begins. Nobody sees one of the values of a
 //     PutAll without the others.
 //   - A put that returns nil was done once. A put that returns an error was not done, unless the error is [session.ErrUncertain].
-//     Puts are never repeated: a repeated put could make two entries.
-//   - No two callers get one entry of a Queue. Once the delete was sent, Get waits for the answer even if its context ends. If
-//     there is no answer, Get returns the value together with [session.ErrUncertain]: another caller may get the value too, or
-//     nobody else.
+//   - No two callers get one entry of a Queue, unless Get returns the value together with [session.ErrUncertain]: another caller may
+//     get the value then, too, or nobody else.
 //   - At most one hold on an entry of a LockingQueue has a context that has not ended, as long as nobody else deletes holds'
-//     znodes; only Consume deletes an entry. Claiming an entry is one transaction, and so is a Consume, which fails if the hold
-//     was lost.
-//   - Whatever reply is lost, no other hold is deleted: each time before a hold's znode is deleted, alone or with its entry, a
-//     read after a Sync shows that the znode is the hold's own.
-//   - Once All has got an entry, no refusal by the servers ends it: an ACL or a quota may be wrong for a while. The log has the
-//     error, of the kind "refused". Other calls return a refusal to their caller.
+//     znodes. Only Consume deletes an entry, and fails if the hold was lost.
+//   - Whatever reply is lost, no other hold is deleted.
+//   - Once All has got an entry, no refusal by the servers ends it. Other calls return a refusal to their caller.
 //   - A hold whose caller gave up, or whose creation has an unknown outcome, is deleted in the background, for as long as its
 //     session lives.
 //
@@ -64,6 +59,13 @@
 //     again when somebody has put since, when others have taken so many that a list costs less than to read them, and when it has
 //     come to the end. A put may have a better priority than all that is known, so the first Get of each handle after a put lists
 //     the directory: 100,000 names are 2 MB. Keep queues to some thousands of entries while others put into them.
+//
+// # Unknown outcomes, and refusals
+//
+// Puts are never repeated: a repeated put could make two entries. Once the delete was sent, Get waits for the answer even if its context
+// ends. Claiming an entry is one transaction, and so is a Consume. Each time before a hold's znode is deleted, alone or with its entry, a
+// read after a Sync shows that the znode is the hold's own. All goes on when it is refused, because an ACL or a quota may be wrong for a
+// while; the log has the error, of the kind "refused".
 //
 // # Concurrency
 //

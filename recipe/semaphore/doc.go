@@ -21,17 +21,14 @@
 // # Guarantees
 //
 //   - At most as many leases are held as the znode at path says, as long as nobody deletes the leases or contenders of others, or
-//     writes another number over the first. The number is created with the znode, in one request. It is written to an empty znode
-//     only if the znode is still empty. A lease is created only if the number is still the one that was read and the handle still
-//     has the inner lock, all in one transaction.
+//     writes another number over the first.
 //   - A handle that was made with another number than the znode's gets [ErrMaxLeases].
-//   - Leases go to callers in the order in which they called Acquire, the order of the inner lock. A waiter keeps its place
-//     through lost connections and ends of trust, until its session expires. Only the first waiter watches the leases.
+//   - Leases go to callers in the order in which they called Acquire. A waiter keeps its place through lost connections and ends of
+//     trust, until its session expires.
 //   - A lease's context ends when trust in the session ends ([session.ErrTrustLost]), the session expires
 //     ([session.ErrSessionExpired]), somebody removes the lease ([ErrLost]), somebody writes another number of leases
 //     ([ErrMaxLeases]), or the lease is released ([ErrReleased]).
-//   - The end of a hold deletes nothing: the lease's znode stays until Release or until its session is over, so that nobody gets
-//     the lease while the work is still stopping.
+//   - The end of a hold deletes nothing: the lease's znode stays until Release or until its session is over.
 //   - No lease and no contender is orphaned, whichever reply is lost and whenever a caller gives up: it is removed in the
 //     background, for as long as its session lives.
 //
@@ -48,6 +45,13 @@
 //   - A process that checks the context and is stopped before its next step can act after its lease went to another.
 //   - A Python process whose connection broke while it waited may leave a contender of the inner lock behind, on which everybody
 //     waits until its session ends. This package does not remove it, but [recipe.BlockedError] names it.
+//
+// # The number of leases
+//
+// The number is created with the znode, in one request. It is written to an empty znode only if the znode is still empty. A lease is
+// created only if the number is still the one that was read and the handle still has the inner lock, all in one transaction. Callers
+// wait in the order of the inner lock, and only the first of them watches the leases. A lease outlasts its hold so that nobody gets it
+// while the work is still stopping.
 //
 // # Concurrency
 //
