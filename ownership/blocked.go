@@ -34,7 +34,7 @@ type standing struct {
 
 // standingOf returns what was read.
 func standingOf(data []byte, stat session.Stat) standing {
-	held, err := claims.Decode(data) // of what can't be read nobody is known
+	held, err := claims.Decode(data) // data that can't be read name nobody
 	return standing{
 		owner: status.Shown(held.Owner), czxid: stat.Czxid, session: stat.EphemeralOwner, persistent: persistent(stat), readable: err == nil,
 	}
@@ -78,7 +78,7 @@ func (l *loop) noteWait(t turn) {
 	}
 }
 
-// judge decides whether what stands in the place of a partition's claim is no claim of a member's, so that it blocks the partition.
+// judge decides whether the znode in the place of a partition's claim is no claim of a member, so that it blocks the partition.
 // A claim whose session is no member's is judged later: members that leave keep their claims until their work is finished.
 func (l *loop) judge(p *part) {
 	var found status.DisagreementKind
@@ -96,7 +96,7 @@ func (l *loop) judge(p *part) {
 	case time.Since(p.since) >= l.inc.Timeout()+l.o.opts.RebalanceTimeout:
 		found = status.OrphanClaim
 	}
-	if p.by != found && found != "" && !l.blockedNews { // where there is one there may be many
+	if p.by != found && found != "" && !l.blockedNews { // several may be found together: one report names all
 		l.blockedNews = true
 		l.after(minRetry, l.reportBlocked)
 	}

@@ -39,7 +39,7 @@ func newCallbacks(o *Owner) *callbacks {
 			u.report(failure)
 		}
 	}
-	u.onError.Done = func(c usercall.Callback, failure error) { u.returned(c.Kind, failure) } // told again it might panic for ever
+	u.onError.Done = func(c usercall.Callback, failure error) { u.returned(c.Kind, failure) } // a panic of OnError is not reported to OnError, which might panic again
 	u.onError.Most, u.onError.Dropped = maxErrors, o.metrics.errorsDropped.Inc
 	return u
 }
@@ -48,7 +48,7 @@ func (u *callbacks) guard() usercall.Guard {
 	return usercall.Guard{Package: pkg, Err: ErrCallback, Log: u.o.troubles}
 }
 
-// stuck has the loop told of a call that takes too long.
+// stuck notifies the loop of a call that takes too long.
 func (u *callbacks) stuck(name string) (again bool) {
 	late := u.late[name]
 	late.Store(true)
@@ -87,8 +87,9 @@ func (u *callbacks) observe(e Event, still func() bool, then func()) {
 	})
 }
 
-// observeMerged has the Observer called with an event that is not about a partition. Of several of a kind that wait with nothing
-// about a partition in between it is told the newest, but of Untrusted the oldest, since which nothing was owned.
+// observeMerged has the Observer called with an event that is not about a partition. If an event of the same kind waits, and no event about a
+// partition was put after it, only one of the two is delivered: the newer one; for Untrusted the older one, because its Since is when trust
+// ended.
 func (u *callbacks) observeMerged(e Event) {
 	if u.observed() {
 		u.observer.PutMerged(usercall.Callback{Kind: callObserver, About: string(e.Kind)}, e.Kind == Untrusted, func() { u.o.opts.Observer(e) })

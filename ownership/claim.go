@@ -26,9 +26,9 @@ type Claim struct {
 	end      context.CancelCauseFunc // ends ctx
 	work     context.Context         //nolint:containedctx // the handlers' lifetime, a child of ctx
 	revoke   context.CancelCauseFunc // ends work
-	said     bool                    // Claimed was told; of the telling goroutine alone
-	opened   time.Time               // when the loop heard that it was told; of the loop alone, as is …
-	revoking bool                    // its handler was told to finish
+	said     bool                    // the Observer was called with Claimed; for the goroutine that calls it alone
+	opened   time.Time               // when the loop noticed that the Observer has returned; for the loop alone, as is …
+	revoking bool                    // its handler was asked to finish
 }
 
 // Topic returns the partition's topic.
@@ -37,8 +37,8 @@ func (c *Claim) Topic() string { return c.id.Topic }
 // Partition returns the partition's number.
 func (c *Claim) Partition() int32 { return c.id.ID }
 
-// Token returns the fencing token: the mzxid of the partition's epoch znode. It
-// grows with every change of owner; hand it to a store that can refuse an older one.
+// Token returns the fencing token: the mzxid of the partition's epoch znode. It grows with every change of owner. Give it to a store that
+// can refuse an older one.
 func (c *Claim) Token() int64 { return c.token }
 
 // Version returns the version of the snapshot that the claim acts on.
@@ -56,14 +56,12 @@ func (c *Claim) Incarnation() *session.Incarnation { return c.inc }
 // EpochPath returns the path of the partition's epoch znode.
 func (c *Claim) EpochPath() string { return c.epochPath }
 
-// EpochVersion returns the version of the epoch znode while this claim stands. A
-// write to ZooKeeper is fenced by a multi of a check of it and a set of the
-// written znode with the writer's last version; neither is enough alone.
+// EpochVersion returns the version of the epoch znode while this claim exists. A write to ZooKeeper is fenced by a multi of a check of it
+// and a set of the written znode with the writer's last version; neither is enough without the other.
 func (c *Claim) EpochVersion() int32 { return c.epochVersion }
 
-// Trusted says whether the partition surely is this member's at this moment. It
-// looks at the clock and costs nanoseconds: ask before each effect. It stays true
-// after revocation, until the handler has returned or the claim is lost.
+// Trusted reports whether the partition surely is this member's at this moment. It reads the clock and costs nanoseconds: ask before each
+// effect. It stays true after a revocation, until the handler has returned or the claim is lost.
 func (c *Claim) Trusted() bool { return !c.over.Load() && c.inc.Trusted() }
 
 // TrustedAt is Trusted, and returns the moment that it judged, as session.Incarnation.TrustedAt does; 0 when the answer is no.
@@ -74,13 +72,12 @@ func (c *Claim) TrustedAt() (at time.Duration, trusted bool) {
 	return c.inc.TrustedAt()
 }
 
-// Context returns the lifetime of the claim, which is longer than that of the
-// handler's context: it lives on after revocation, so that it can carry the last
-// commits, and ends with a cause that is [ErrLost] when nothing may be committed
-// any more, or [ErrRevoked] after the handler returned and the claim is released.
+// Context returns the lifetime of the claim, which is longer than that of the handler's context: it lasts after a revocation, for the last
+// commits. Its cause is [ErrLost] when nothing may be committed any more, or [ErrRevoked] after the handler has returned and the claim is
+// released.
 func (c *Claim) Context() context.Context { return c.ctx }
 
-// isOpen says whether Claimed was told of it.
+// isOpen reports whether the Observer has returned from Claimed for it.
 func (c *Claim) isOpen() bool { return !c.opened.IsZero() }
 
 // finish ends the claim; it is not trusted from now on.
@@ -104,7 +101,7 @@ type Info struct {
 	Token     int64
 	Version   uint64        // of the snapshot acted on
 	Since     time.Time     // when it was opened
-	Revoking  bool          // its handler was told to finish
+	Revoking  bool          // its handler was asked to finish
 	Reason    status.Reason // why the partition came to this member
 	Previous  string        // the owner before, "" when it is not known; see [Event]
 }

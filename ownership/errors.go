@@ -25,41 +25,30 @@ var (
 	// when a handler has not returned, the member leaves all the same. See
 	// [Owner.Kept].
 	ErrKeep = errors.New("membership is to stay")
-	// ErrStuck tells of a handler, an observer or a release that did not end in
-	// time. See [StuckError] for handlers.
+	// ErrStuck says that a handler, a callback or a release did not end in time. See [StuckError] for handlers.
 	ErrStuck = errors.New("stuck")
 	// ErrStopped says that the allocator has ended, and Run with it, though nobody asked it to.
 	ErrStopped = errors.New("stopped")
-	// ErrUnclaimed tells of a partition that this member should own and does
-	// not claim: its name can't be a znode's, the Accept option refused it, or
-	// the session has no room for more claims (then session.ErrEphemeralBudget
-	// is wrapped too).
+	// ErrUnclaimed says that this member does not claim a partition that it should own: its name can't be a znode's, Options.Accept
+	// has refused it, or the session has no room for more claims (then session.ErrEphemeralBudget is wrapped, too).
 	ErrUnclaimed = errors.New("partition not claimed")
-	// ErrPersistentClaim tells of partitions that this member should own and can't
-	// claim, because in the place of the claim stands a znode that belongs to no
-	// session, a backup's or a mistake's: it does not go by itself, and nobody can
-	// know whether somebody works on the partition. The text names the znodes, or
-	// the first of many: they have to be deleted by hand. Then the partition is
-	// claimed at once. Until then it is told again once per session timeout.
+	// ErrPersistentClaim says that this member can't claim partitions that it should own, because a persistent znode is in the claim's
+	// place, left by a restore tool or a mistake. ZooKeeper does not delete it by itself, and nobody can know whether somebody works on
+	// the partition. The text names the znodes, or the first of many: delete them by hand. Then the partition is claimed at once. Until
+	// then the error is reported again once per session timeout.
 	ErrPersistentClaim = errors.New("a persistent znode blocks the partition")
-	// ErrForeignClaim tells of partitions that this member should own and can't
-	// claim, because in the place of the claim stands an ephemeral znode that is
-	// no member's: its data is no claim's record, or it has stood for the session
-	// timeout and RebalanceTimeout while its session was no member's. The text names
-	// the znodes, or the first of many, with their sessions: they go when the process
-	// that has the session ends. Then the partition is claimed at once. Until then
-	// it is told again once per session timeout. A member that leaves, and whose
-	// RebalanceTimeout is longer than this one's, looks the same while it drains.
+	// ErrForeignClaim says that this member can't claim partitions that it should own, because an ephemeral znode that is no member's
+	// is in the claim's place: its data are no claim's record, or it has existed for the session timeout and RebalanceTimeout while its
+	// session was no member's. The text names the znodes, or the first of many, with their sessions: they are deleted when the process
+	// that has the session ends. Then the partition is claimed at once. Until then the error is reported again once per session timeout.
+	// A member that leaves, and whose RebalanceTimeout is longer than this one's, looks the same while it drains.
 	ErrForeignClaim = errors.New("a foreign znode blocks the partition")
-	// ErrCallback tells of a handler, or a callback of the options, that
-	// panicked, or ended its goroutine; the text names the panic. A handler that
-	// did has returned, a partition for which Accept did is not claimed, and the
-	// next calls of Observer and OnError are made all the same. OnError is not told
-	// of its own.
+	// ErrCallback says that a handler, or a callback of the options, has panicked, or ended its goroutine. The text names the panic. Such
+	// a handler counts as returned, a partition for which Accept panics is not claimed, and the next calls of Observer and OnError are
+	// made all the same. OnError does not receive its own panics.
 	ErrCallback = errors.New("callback panicked or ended its goroutine")
-	// ErrHandler tells of a handler that returned while its partition was
-	// still owned. It is called again after a pause. The handler's own error is
-	// wrapped too.
+	// ErrHandler says that a handler has returned while its partition was still owned. It is called again after a pause. The handler's own
+	// error is wrapped, too.
 	ErrHandler = errors.New("handler returned while the partition is owned")
 )
 

@@ -17,7 +17,7 @@ const (
 	Snapshot EventKind = "snapshot"
 	// Claimed: the claim is acknowledged, the handler is about to start.
 	Claimed EventKind = "claimed"
-	// Revoking: the handler was told to finish.
+	// Revoking: the handler was asked to finish.
 	Revoking EventKind = "revoking"
 	// Releasing: the handler has returned, the release is about to be sent.
 	Releasing EventKind = "releasing"
@@ -48,13 +48,13 @@ type Event struct {
 	// which the claim still allowed to store the offset: the write of the request, or a later write of another request.
 	Since time.Time
 
-	// Reason is why it happened, as status.Codes list. Joined has none; in Claimed and Revoking it is why the partition comes and goes.
+	// Reason is why it happened, as status.Codes list. Claimed has why the partition comes, Revoking why it goes, and Joined none.
 	Reason status.Reason
-	// Previous is, of Claimed, the owner before, as far as this member knows: the holder of a claim that was in the way, else what
-	// its last snapshot had; itself when trust is regained in the same ZooKeeper session. "" when it is not known, as in the next
-	// session, where another member may have owned the partition meanwhile.
+	// Previous is the owner before, as far as this member knows; only Claimed has it. It is the holder of a claim that was in the way, else
+	// the one that this member's last snapshot named; this member itself when trust is regained in the same ZooKeeper session. "" says that
+	// it is not known, as in the next session, where another member may have owned the partition meanwhile.
 	Previous string
-	// Next is, of Revoking, the member to which the plan gives the partition, "" when that is not known. Both have at most
-	// status.MaxShown bytes: names of others may be longer.
+	// Next is the member to which the plan gives the partition; "" when that is not known. Only Revoking has it. Previous and Next have at
+	// most status.MaxShown bytes: names of others may be longer.
 	Next string
 }

@@ -17,7 +17,7 @@ const steady = time.Minute
 // deletes some more than once, must not keep a partition without an owner for long.
 const vanishedPause = 400 * time.Millisecond
 
-// announce opens a claim that is ours: it is watched, the Observer is told, and then its handler may start.
+// announce opens a claim that is ours: the claim is watched, the Observer is called with Claimed, and then the handler may start.
 func (l *loop) announce(p *part) {
 	ctx, end := context.WithCancelCause(l.life)
 	work, revoke := context.WithCancelCause(ctx)
@@ -46,7 +46,7 @@ func (l *loop) announce(p *part) {
 	})
 }
 
-// onAnnounced: the Observer has returned from Claimed, of which it was told if the claim was still trusted then.
+// onAnnounced handles the return of the Observer from Claimed; said is false if it was not called, because the claim was not trusted any more.
 func (l *loop) onAnnounced(p *part, c *Claim, said bool) {
 	if p.claim == c && said {
 		c.opened = time.Now()
@@ -90,7 +90,7 @@ func (l *loop) onReturn(p *part, err error) {
 	l.take(p, machine.Returned, err)
 }
 
-// onVanished: a claim's znodes are not as we made them. Somebody else's doing.
+// onVanished handles a claim whose znodes another program has changed.
 func (l *loop) onVanished(p *part, c *Claim, err error) {
 	if p.claim != c {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// journal is told of each turn of a machine, for log lines, metrics, events and status. It decides nothing.
+// journal notes each turn of a machine, for log lines, metrics, events and status. It decides nothing.
 type journal struct {
 	counts, shown           [numCounts]int
 	uncounted               []*part   // whose state was changed since they were counted
@@ -28,15 +28,15 @@ type journal struct {
 
 // notes are what the journal keeps of a partition.
 type notes struct {
-	level     slog.Level      // of the log lines about its moves: few at once are told one by one
+	level     slog.Level      // of the log lines about its moves: few at once have lines of their own
 	due       time.Time       // since when it is wanted and not open
 	took      time.Duration   // from then until it was
 	drained   time.Duration   // from its revocation to the end of the claim
 	next      string          // to whom the plan gave it when it was revoked last
 	goes      status.Reason   // and why
 	origin    origin          // of the claim that was sent last, or exists
-	again     status.Code     // why the last claim of ours ended, unless it was handed over
-	between   bool            // another may have owned it since then: the session, or the plan, was another
+	again     status.Code     // the code with which this member's last claim ended; "" after a release
+	between   bool            // the session or the plan has changed since, so another member may have owned it
 	trouble   error           // why there is a pause
 	rests     error           // with which the handler has returned that is called again after a pause
 	counted   [numCounts]bool // for what it is in the journal's counts
@@ -145,7 +145,7 @@ func (l *loop) noteReturn(t turn) {
 	}
 }
 
-// noteOpen notes that the Observer was told of a claim, which is open from now on.
+// noteOpen notes that the Observer has returned from Claimed: the claim is open from now on.
 func (l *loop) noteOpen(p *part) {
 	c := p.claim
 	p.again, p.owner, p.took = "", "", time.Since(p.due)
@@ -193,7 +193,7 @@ func (l *loop) noteDistrust(inc *session.Incarnation, cause error) {
 	l.o.log.Warn("session not trusted, partitions stopped", "partitions", stopped, "incarnation", inc.Number(), "error", cause)
 }
 
-// say tells the Observer what is not about a partition, after what was said before.
+// say has the Observer called with an event about no partition, after the events before.
 func (l *loop) say(e Event) {
 	e.Partition, e.Offset = -1, -1
 	l.o.users.observeMerged(e)
@@ -207,7 +207,8 @@ func (l *loop) event(kind EventKind, c *Claim, reason status.Reason, err error) 
 	}
 }
 
-// tell tells the Observer of a claim of which it was told Claimed. When it has returned, the turn's machine hears of that if it waits for it.
+// tell has the Observer called with the next event of a claim that it knows. When it has returned, the turn's machine takes that as an input,
+// if it waits for it.
 func (l *loop) tell(t turn, a machine.Action) {
 	e := l.event(Releasing, t.claim, t.goes, nil)
 	switch a {

@@ -92,7 +92,7 @@ func (l *loop) await(ctx context.Context, observed, allocatorDone <-chan struct{
 	return errs
 }
 
-// sayLeft tells the Observer that this member has left.
+// sayLeft has the Observer called with Left.
 func (l *loop) sayLeft() {
 	left := Event{Kind: Left, Version: l.version(), Err: exported(l.err)}
 	if l.err == nil {
@@ -128,15 +128,15 @@ func (l *loop) startLeaving() {
 		l.drainAll() // nobody else gets the partitions
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.io, l.o.opts.StopTimeout/4) // without ZooKeeper handlers must still be told in time
+	ctx, cancel := context.WithTimeout(l.io, l.o.opts.StopTimeout/4) // without ZooKeeper handlers must still be asked in time
 	l.wg.Go(func() {
 		defer cancel()
 		err := l.o.source.Leave(ctx)
 		l.post(func() {
 			if err != nil {
 				l.o.log.Warn("member znode not removed", "error", err)
-				// It will try for a session timeout, which is better spent while handlers finish. Else it is stopped last: what its
-				// callbacks wait for may be the handlers, and its own time to stop runs from then.
+				// Stop the allocator now, so that it retries while handlers finish. Normally it is stopped last, because its callbacks
+				// may wait for handlers, and its own time to stop runs from then.
 				l.stopAllocator()
 			}
 			l.drainAll()
@@ -184,7 +184,7 @@ func (l *loop) drainAll() {
 	}
 }
 
-// onAllocatorEnd: an allocator that ends before it is told to takes us along.
+// onAllocatorEnd ends Run when the allocator has ended by itself.
 func (l *loop) onAllocatorEnd(err error) {
 	if l.phase == working {
 		l.err = err
@@ -196,8 +196,8 @@ func (l *loop) onAllocatorEnd(err error) {
 	l.drainAll()
 }
 
-// abandon ends what is left when leaving is over, and says what did not end. When
-// claims stand that could not be released, the session is given up.
+// abandon ends what is left when leaving is over, and returns errors for what did not end. When claims could not be released, it gives the
+// session up.
 func (l *loop) abandon() (errs []error) {
 	standing := 0
 	for _, id := range slices.SortedFunc(maps.Keys(l.parts), kiel.Partition.Compare) {

@@ -13,7 +13,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// phase is where Run stands.
+// phase is how far Run is.
 type phase int
 
 const (
@@ -30,9 +30,9 @@ const (
 	inboxLen = 256
 )
 
-// loop is the owner goroutine: the body of Run. It carries what happens to the machines of the partitions, and what they
-// say to the wire, the handlers and the Observer; the journal is told. Workers, timers and handlers send it functions that it calls one after
-// the other; they and only they touch what is below the blank line.
+// loop is the ownership loop: the body of Run. It gives inputs to the machines of the partitions, and does what they order: requests, calls
+// of handlers and of the Observer. The journal notes each turn. Workers, timers and handlers send it functions, which it calls one after
+// the other; these functions alone touch the fields below the blank line.
 type loop struct {
 	o     *Owner
 	wire  *claims.Wire
@@ -78,8 +78,8 @@ func (l *loop) after(d time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(d, func() { l.post(f) })
 }
 
-// handle handles inputs until all is released after leaving began, or until there
-// is no time left for that.
+// handle runs the functions in the inbox. It returns when leaving has begun and all claims are released, or when the deadline for that is
+// over.
 func (l *loop) handle(ctx context.Context) {
 	stop, end := l.o.leave, ctx.Done()
 	var late <-chan time.Time

@@ -18,8 +18,8 @@ const (
 	reasonRefused    = "refused"    // by the Accept option
 	reasonBudget     = "budget"     // the session's claims take too much room
 	reasonStuck      = "stuck"      // an older handler still runs
-	reasonPersistent = "persistent" // a persistent znode stands in the claim's place
-	reasonForeign    = "foreign"    // an ephemeral znode that is no member's stands in the claim's place
+	reasonPersistent = "persistent" // a persistent znode is in the claim's place
+	reasonForeign    = "foreign"    // an ephemeral znode that is no member's is in the claim's place
 	resultOK         = "ok"         // of kiel_claims_total
 	resultConflict   = "conflict"   // held by another
 	resultUnknown    = "unknown"    // no answer

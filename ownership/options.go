@@ -19,48 +19,36 @@ const (
 	defaultStopTimeout      = 30 * time.Second
 )
 
-// Options configure an [Owner]. The zero value works. The functions may panic: the
-// log has the stack of the first, then a line in 10 s with a count, and OnError is
-// told of each (but of its own panics), see [ErrCallback].
-// A call that takes longer than RebalanceTimeout, and 5 s, is reported as
-// [ErrStuck]; if it is one of Observer or Accept, without which nothing can be handed
-// over, Run leaves the group and returns that.
+// Options configure an [Owner]. The zero value works. The functions may panic: the log has the stack of the first, then a line in 10 s
+// with a count, and OnError receives each panic but its own, as an [ErrCallback]. A call that takes longer than RebalanceTimeout, or 5 s
+// if that is longer, is reported as [ErrStuck]. If it is one of Observer or Accept, without which nothing can be handed over, Run leaves
+// the group and returns that.
 type Options struct {
-	// RebalanceTimeout is how long a handler may go on after its context ended.
-	// Then its claim is lost to it and released all the same. 0 means 60 s.
+	// RebalanceTimeout is how long a handler may go on after its context ended. Then its claim is lost, and released all the same. 0
+	// means 60 s.
 	RebalanceTimeout time.Duration
-	// StopTimeout is how long leaving may take: from the end of Run's context,
-	// or Stop, until Run returns. Handlers get what is left of it, less a
-	// reserve for the releases (a fifth, at most 5 s). 0 means 30 s.
+	// StopTimeout is how long leaving may take: from the end of Run's context, or Stop, until Run returns. Handlers get what is left
+	// of it, less a reserve for the releases (a fifth, at most 5 s). 0 means 30 s.
 	StopTimeout time.Duration
-	// Accept says whether this member can consume a partition that was
-	// allocated to it. One with an error is not claimed; the error goes to
-	// OnError once, until the partition was accepted or allocated to another.
-	// It is asked for each allocated partition at each snapshot, on one
-	// goroutine that handles snapshots: it must not block. One for which it
+	// Accept returns an error for a partition that was allocated to this member and that it can't consume. The partition is not claimed
+	// then, and the error goes to OnError once, until the partition was accepted or allocated to another member. It is called for each
+	// allocated partition at each snapshot, on the one goroutine that handles snapshots: it must not block. A partition for which it
 	// panics is not claimed. Nil accepts all.
 	Accept func(kiel.Partition) error
-	// Observer is told what happens, one call at a time, in order, on a
-	// goroutine of its own. A claim is not opened and not released before the
-	// call about it returned, so it must not block for long. That also bounds
-	// what waits behind a slow call: a few events for each partition. Of those
-	// of a kind that are not about a partition, with no other between them, one
-	// is told: the first Untrusted, the newest Snapshot or Joined. A panic ends
-	// the call and no more. Nil is no observer. See [Event].
+	// Observer is called with each event, one call at a time, in order, on a goroutine of its own. A claim is not opened and not
+	// released before the call about it has returned, so it must not block for long. At most a few events for each partition wait
+	// behind a slow call. Waiting events about no partition, with no other between them, are merged: the newest Snapshot or Joined, the
+	// first Untrusted. A panic ends the call and nothing else. Nil is no observer. See [Event].
 	Observer func(Event)
-	// OnError is told what goes wrong without ending Run, one call at a time,
-	// on a goroutine of its own; what goes wrong with one partition is a
-	// [*PartitionError] or a [*StuckError]. It must not wait for the end of Run. Of more
-	// than 64 that wait behind a slow call the oldest are dropped and counted
-	// by kiel_errors_dropped_total. Nil drops all; they are logged anyway.
+	// OnError is called with each error that does not end Run, one call at a time, on a goroutine of its own. An error of one partition
+	// is a [*PartitionError] or a [*StuckError]. It must not wait for the end of Run. At most 64 errors wait behind a slow call: older
+	// ones are dropped, and kiel_errors_dropped_total counts them. Nil drops all; they are logged anyway.
 	OnError func(error)
-	// Logger receives what the owner does. With nil, warnings and errors go
-	// to slog.Default() and the rest is dropped; a Logger with
+	// Logger receives the log. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with
 	// slog.DiscardHandler drops all.
 	Logger *slog.Logger
-	// Registerer registers the metrics, with the label group, while Run runs. It
-	// may be the allocator's. Nil means they are not registered. Run fails while
-	// another owner of the group has the same.
+	// Registerer registers the metrics, with the label group, while Run runs. It may be the allocator's. Nil means they are not
+	// registered. Run fails while another Owner of the group has the same.
 	Registerer prometheus.Registerer
 }
 

@@ -17,16 +17,13 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Handler is called once for each partition that is owned, on a goroutine of its
-// own. ctx ends with a cause: [ErrRevoked] when the partition goes elsewhere (the
-// handler may still commit, carried by [Claim.Context]), [ErrLost] when it is not
-// this member's any more. The claim is released after the handler returned, or
-// after RebalanceTimeout. A handler that returns while the partition is still
-// owned is called again after a pause.
+// Handler is called once for each partition that is owned, on a goroutine of its own. ctx ends with a cause: [ErrRevoked] when the
+// partition is to go to another member (the handler may still commit, under [Claim.Context]), [ErrLost] when it is not this member's
+// any more. The claim is released after the handler has returned, or after RebalanceTimeout. A handler that returns while the partition
+// is still owned is called again after a pause, under the same claim.
 //
-// There is at most one call for a partition at any time in an owner. ctx has the
-// values of Run's. A handler that panics has returned with an error that is an
-// [ErrCallback] and names the panic; the log has the stack.
+// There is at most one call for a partition at any time in an Owner. ctx has the values of Run's. A handler that panics has returned
+// with an error that is an [ErrCallback] and names the panic; the log has the stack.
 type Handler func(ctx context.Context, c *Claim) error
 
 // Owner claims the partitions that an allocator gives to this member, one
@@ -99,8 +96,7 @@ func newOwner(src source, h Handler, opts Options) (*Owner, error) {
 	return o, nil
 }
 
-// Allocator returns the allocator, for its snapshots and its set. Nil when the
-// owner has another source of plans, which happens in tests only.
+// Allocator returns the allocator, for its snapshots and its set. It is nil if the Owner has another source of plans, as in tests.
 func (o *Owner) Allocator() *allocator.PartitionAllocator {
 	if a, ok := o.source.(allocation); ok {
 		return a.PartitionAllocator
@@ -108,28 +104,25 @@ func (o *Owner) Allocator() *allocator.PartitionAllocator {
 	return nil
 }
 
-// Owned returns the claims whose handlers may be at work, sorted by topic and
-// partition. It never waits for ZooKeeper or a handler.
+// Owned returns the claims whose handlers may be at work, sorted by topic and partition. It never waits for ZooKeeper or a handler.
 func (o *Owner) Owned() []Info { return o.board.list() }
 
-// Run joins the group, claims and releases, until ctx ends, Stop is called, the
-// allocator fails or the session is closed. Then it leaves: the member znode
-// goes first, each partition is revoked and released as soon as its handler has
-// returned, and the allocator is stopped. It returns within StopTimeout after the
-// end of ctx, nil when all was in order: the allocator's or the session's
-// error, and [ErrStuck] for what did not end. A handler, observer or OnError that does
-// not return is all that may remain then, and without ZooKeeper, for a session
-// timeout at most, the allocator; the handler's claim is lost to it, and when a
-// claim could not be released the session was given up (session.GiveUp), so
-// that nobody waits for it. No handler or callback is called after Run returned; the
-// allocator's own, if one of them is what is stuck, until its StopTimeout is over.
+// Run joins the group, claims and releases, until ctx ends, Stop is called, the allocator fails or the session is closed. Then it
+// leaves: it deletes the member znode first, revokes each partition and releases it as soon as its handler has returned, and stops the
+// allocator. If a claim could not be released, it gives the session up (session.GiveUp), so that nobody waits for the claim. It returns
+// within StopTimeout:
 //
-// Each [StuckError] that ctx's cause wraps says that the handler of a partition was to return before, though
-// its context had not ended: the time that it has had counts.
+//   - nil, if all was in order, and if ctx had ended or Stop was called before: then it joins nothing and calls no Observer;
+//   - the error of the allocator or of the session that has ended it;
+//   - [ErrStuck] for each handler or callback that has not returned, and for claims that were not released;
+//   - [kiel.ErrRunTwice] at a second call.
 //
-// Run keeps the session from closing until it has released everything. When ctx
-// has ended already, or Stop was called, it joins nothing, tells the Observer
-// nothing and returns nil. A second call returns [kiel.ErrRunTwice].
+// Afterwards no handler or callback is called. What may still run is a handler or a callback that has not returned, whose claim is
+// lost; without ZooKeeper the allocator, for a session timeout at most; and, if a callback of the allocator's is stuck, the others of it
+// until its StopTimeout is over.
+//
+// If ctx's cause wraps StuckErrors, the handlers of their partitions were asked to return [StuckError].For ago, and RebalanceTimeout
+// counts from then. Run keeps the session from closing until it has released everything.
 func (o *Owner) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
 		return operr.New(pkg, "", "", kiel.ErrRunTwice)
@@ -170,10 +163,9 @@ func (o *Owner) endSource(ctx context.Context) error {
 	return o.source.Run(ctx)
 }
 
-// Stop makes Run leave and waits until it has returned; it returns Run's error,
-// or ctx's cause when that ends first (Run goes on leaving). Before Run it only
-// makes Run return nil at once. It may be called from anywhere but the callbacks
-// and handlers that Run waits for.
+// Stop makes Run leave and waits until it has returned. It returns Run's error, or ctx's cause when that ends first (Run goes on
+// leaving). Before Run it only makes Run return nil at once. It may be called from anywhere but the callbacks and handlers that Run
+// waits for.
 func (o *Owner) Stop(ctx context.Context) error {
 	o.once.Do(func() { close(o.leave) })
 	if !o.started.Load() {

@@ -67,7 +67,7 @@ func (t turn) lost() status.Code {
 // view returns what holds for all partitions.
 func (l *loop) view() machine.View {
 	return machine.View{
-		// The incarnation may have ended before the loop hears of it, and a plan that gives us nothing may mean only that.
+		// The incarnation may have ended before the loop notices, and an empty plan may mean only that.
 		Trusted: l.inc != nil && l.inc.Context().Err() == nil && l.inc.Trusted(),
 		Planned: l.usable() && l.used == l.plan,
 		Leaving: l.phase != working,

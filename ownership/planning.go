@@ -38,12 +38,12 @@ type plans struct {
 	plan     *plan                    // the newest
 	refusals map[kiel.Partition]error // of plan: what can't be claimed
 	used     *plan                    // that was acted on last
-	told     map[kiel.Partition]bool  // OnError was told that these can't be claimed
-	joinedIn int64                    // the session in which Joined was told
+	told     map[kiel.Partition]bool  // partitions that can't be claimed, as reported to OnError
+	joinedIn int64                    // the session for which the Observer was called with Joined
 }
 
-// usable reports whether the newest plan can be acted on: it was made under the incarnation that is trusted now. One made under another
-// says nothing. When the incarnation has ended, the loop is about to hear of it, and a plan that gives us nothing means only that.
+// usable reports whether the newest plan was made under the incarnation that is trusted now. When an incarnation ends, its last plan is empty
+// for that reason alone; it must not be acted on, and the loop may not yet have noticed the end.
 func (l *loop) usable() bool {
 	return l.plan != nil && l.inc != nil && l.plan.inc == l.inc && l.inc.Context().Err() == nil
 }
@@ -91,7 +91,7 @@ func (l *loop) usePlan() {
 	l.reportRefused()
 }
 
-// reportRefused tells once of each partition that can't be claimed.
+// reportRefused reports each partition that can't be claimed, once.
 func (l *loop) reportRefused() {
 	names, others := 0, 0
 	for _, id := range l.plan.mine {

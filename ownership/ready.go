@@ -23,9 +23,9 @@ func (l *loop) noteSettled() {
 }
 
 // Waiting returns why this member is not ready, "" when it is: it has joined, its session is trusted, and the first claims since then
-// are settled. Settled are those partitions of the mapping that are owned, and those that can't be claimed for a reason that
-// OnError is told: refused by Accept, without room in the session, with a stuck handler, or claimed by another, which may be draining, for
-// longer than RebalanceTimeout. A member to which the mapping gives nothing is ready too. Later claims change nothing, until the
+// are settled. A partition of the mapping is settled if it is owned, or can't be claimed for a reason that OnError receives: Accept has
+// refused it, the session has no room, an earlier handler is stuck, or another member, which may be draining, has had the claim for longer
+// than RebalanceTimeout. A member to which the mapping gives nothing is ready too. Later claims change nothing, until the
 // session's trust ends or the member leaves. Waiting does not block.
 func (o *Owner) Waiting() string {
 	inc := o.session.Current()

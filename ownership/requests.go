@@ -21,9 +21,9 @@ type queue struct {
 
 func (q *queue) add(p *part) { q.parts = append(q.parts, p) }
 
-// ready says whether there is something for a worker: whatever there is when one at most is at work, else as much as a multi has.
-// Meanwhile the next batch grows. Of partitions that are given up together, or become free, the first goes alone; the others are
-// not to wait for its answer.
+// ready reports whether to start a worker: with any partitions when one worker at most is at work, otherwise only with a full multi, so that
+// batches grow while workers are busy. The first of partitions that are given up together, or become free, is sent by itself, and the others
+// do not wait for its answer.
 func (q *queue) ready() bool {
 	return len(q.parts) > 0 && q.workers < few || len(q.parts) >= claims.BatchSize && q.workers < workers
 }
@@ -66,7 +66,7 @@ func ids(parts []*part) []kiel.Partition {
 	return ids
 }
 
-// errUnanswered says that a request has ended and told nothing about a claim.
+// errUnanswered says that a request has ended without an outcome for a claim.
 var errUnanswered = errors.New("nothing was found out")
 
 // inputOf returns the input that a finding is.
@@ -81,7 +81,7 @@ func inputOf(f claims.Fate) machine.Input {
 func (l *loop) found(p *part, inc *session.Incarnation, f claims.Finding) {
 	in := inputOf(f.Fate)
 	switch {
-	case p.Stale: // it says nothing, and is no reason to wait or to pause
+	case p.Stale: // no outcome, and no reason to wait or to pause
 		in = machine.Unanswered
 	case f.Fate == claims.Ours:
 		if p.znode = f; f.Foreign {
@@ -111,7 +111,7 @@ func (l *loop) released(p *part, inc *session.Incarnation, f claims.Finding) mac
 	case p.refused.IsZero():
 		p.refused = time.Now()
 	case time.Since(p.refused) > inc.Timeout():
-		l.o.session.GiveUp(operr.Because(ErrStuck, f.Err)) // nobody shall wait for ever
+		l.o.session.GiveUp(operr.Because(ErrStuck, f.Err)) // a claim that can't be released would block the next owner for ever
 	}
 	return inputOf(f.Fate)
 }

@@ -58,7 +58,7 @@ func (l *loop) scheduleSweep(inc *session.Incarnation) {
 
 var errUnlisted = errors.New("the claim is not among the group's")
 
-// sweep compares the claims that stand with what we think we hold.
+// sweep compares the claims that exist with those that this member believes to hold.
 func (l *loop) sweep(names claims.Names, began time.Time) {
 	for _, p := range l.parts {
 		switch {
@@ -75,7 +75,7 @@ func (l *loop) sweep(names claims.Names, began time.Time) {
 		case !open:
 		case p != nil && p.Claim != machine.Free:
 		case names.Has(id):
-			l.doubt(id) // another's, which is looked at once, or ours without our knowing
+			l.doubt(id) // another member's claim (one read shows that), or one of ours that this member does not know of
 		default:
 			l.sent[id] = false
 		}
@@ -94,14 +94,14 @@ func ageOf(inc *session.Incarnation) serversAge {
 }
 
 // revisit looks once at all claims that were sent in this ZooKeeper session, if the servers may have gone back to a backup:
-// a claim that was released since stands again, and another member waits for it.
+// a claim that was released since exists again, and another member waits for it.
 func (l *loop) revisit() {
 	now := ageOf(l.inc)
 	if l.servers == now {
 		return
 	}
 	l.servers = now
-	l.check(slices.Collect(maps.Keys(l.parts))) // what has gone back to an older claim of ours is not told by watches
+	l.check(slices.Collect(maps.Keys(l.parts))) // watches do not show a claim that has gone back to an older one of ours
 	for id := range l.sent {
 		if p := l.parts[id]; p == nil || p.Claim == machine.Free {
 			l.doubt(id)

@@ -17,9 +17,9 @@ const (
 	troubleUnsure     = "verify"           // a request without an answer: the claim is possibly ours
 	troubleSweep      = "sweep"            // the claims could not be listed
 	troubleVanished   = "vanished"         // a third party changed a claim's znodes
-	troubleHeld       = "held"             // another's claim stands for long
-	troublePersistent = "persistent-claim" // a persistent znode stands in a claim's place
-	troubleForeign    = "foreign-claim"    // an ephemeral znode that is no member's stands in a claim's place
+	troubleHeld       = "held"             // another member's claim has existed for long
+	troublePersistent = "persistent-claim" // a persistent znode is in a claim's place
+	troubleForeign    = "foreign-claim"    // an ephemeral znode that is no member's is in a claim's place
 	troubleRoom       = "room"             // the session has no room for claims
 	troubleUnclaimed  = "unclaimed"        // refused by Accept, or by the name
 	troubleHandler    = "handler"          // a handler failed

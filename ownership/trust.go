@@ -22,7 +22,7 @@ type trust struct {
 	lostAt time.Time            // when trust ended that claims were lost with, until they are owned again
 }
 
-// followSession tells the loop when incarnations begin and end.
+// followSession notifies the loop when incarnations begin and end.
 func (l *loop) followSession(ctx context.Context) {
 	for {
 		inc, err := l.o.session.Incarnation(ctx)
@@ -47,7 +47,7 @@ func (l *loop) followSession(ctx context.Context) {
 	}
 }
 
-// followWatch tells the loop of claims that may have changed. It returns true when the incarnation has ended, false when ctx has.
+// followWatch notifies the loop of claims that may have changed. It returns true when the incarnation has ended, false when ctx has.
 func (l *loop) followWatch(ctx context.Context, inc *session.Incarnation, watch *claims.Watch) bool {
 	for {
 		select {
@@ -62,7 +62,7 @@ func (l *loop) followWatch(ctx context.Context, inc *session.Incarnation, watch 
 	}
 }
 
-// onSessionEnd: the session is closed, or failed for good.
+// onSessionEnd handles the end of the session: it is closed, or has failed for good.
 func (l *loop) onSessionEnd(err error) {
 	if l.err == nil && l.phase == working {
 		l.err = err
@@ -72,7 +72,7 @@ func (l *loop) onSessionEnd(err error) {
 	l.drainAll()
 }
 
-// onTrust: an incarnation began.
+// onTrust handles the beginning of an incarnation.
 func (l *loop) onTrust(life context.Context, inc *session.Incarnation, watch *claims.Watch) {
 	in := machine.Trust
 	if !l.sameSession(inc) {
@@ -88,8 +88,7 @@ func (l *loop) onTrust(life context.Context, inc *session.Incarnation, watch *cl
 	l.usePlan()
 }
 
-// onDistrust: an incarnation ended. All claims are lost; their handlers' contexts
-// have ended already.
+// onDistrust handles the end of an incarnation. All claims are lost; their handlers' contexts have ended already.
 func (l *loop) onDistrust(inc *session.Incarnation, why error) {
 	l.inc = nil
 	if l.lostAt.IsZero() {

@@ -21,7 +21,7 @@ var (
 	ErrClaimed = errors.New("claimed meanwhile")
 )
 
-// Block is what stands in the place of a partition's claim, as [FindBlock] has found it.
+// Block is the znode in the place of a partition's claim, as [FindBlock] has found it.
 type Block struct {
 	Path       string     `json:"path"`
 	Exists     bool       `json:"exists"`
@@ -37,7 +37,7 @@ type Block struct {
 	epochVersion int32 // as read before the znode was
 }
 
-// FindBlock reads, after a Sync, what stands in the place of the claim of a partition. It writes nothing. The epoch is read first: whoever
+// FindBlock reads, after a Sync, the znode in the place of a partition's claim. It writes nothing. The epoch is read first: whoever
 // claims the partition after that writes the epoch, so that [Block.Delete] is refused.
 func FindBlock(ctx context.Context, inc *session.Incarnation, group string, p kiel.Partition) (*Block, error) {
 	if err := kiel.CheckGroup(group); err != nil {
