@@ -54,7 +54,7 @@ type change struct {
 	reason              status.Reason
 	joined, gone        someNames
 	members, partitions int // how many there are now
-	moved               int // partitions whose owner is another; to have none counts as an owner
+	moved               int // partitions whose planned member differs from the mapping before; "none" counts as a member
 	given, takenAway    int // partitions that this member got or lost
 }
 

@@ -84,8 +84,8 @@
 //   - While a member has no record, members in Go and in Python come to the same mapping.
 //   - The seed is added when the member joins for the first time, whenever the set's znode is missing or was made anew, and when
 //     the servers were restored from a backup that lacks part of it. A set that can't be read is not written.
-//   - A partition that somebody removes from the set is not added again by the members that run then, even if they had no session
-//     at the time.
+//   - A partition that somebody removes from the set is not added again by the allocators that run then, even if they had no session
+//     at the time. A consumer that asks for its topic adds it again.
 //   - A snapshot says why its mapping differs from the one before ([Snapshot].Reason), and for each partition from which member it
 //     came to its owner, when and why ([Snapshot.Move]), as far as this member saw.
 //   - Snapshots have growing versions. The last one, when Run has ended for whatever reason, is not joined. With [ErrNameTaken]

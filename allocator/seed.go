@@ -126,7 +126,7 @@ type seeder struct {
 	known    *sharedset.View         // the last set that could be read
 	in       *sharedset.View         // the last set that had the seed; nil if the set may have lost it since
 	had      bool                    // a set has had the seed
-	view     uint64                  // the version of the set's view on which the seed was added last: a later view has the effect
+	view     uint64                  // the seed was last added at this version of the set's view; wait for a later view before adding again
 	failures int                     // how often in a row adding the seed has failed
 	stop     context.CancelCauseFunc // ends the addition of the seed; nil before the first
 }
@@ -180,9 +180,8 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	})
 }
 
-// addSeed adds the items of the seed that the set lacks: those of wanted that are still in the seed. It adds no item of there,
-// which the set had, nor an item that AddPartitions has added since: somebody may remove these while addSeed waits for its turn
-// and the lock.
+// addSeed adds the items that are in wanted, still in the seed and not in there, which is what the set had. It leaves out items of there,
+// and items added by AddPartitions since: somebody may have removed them on purpose while addSeed waited for its turn and the lock.
 func (l *loop) addSeed(ctx context.Context, wanted, there []string) (added int, err error) {
 	err = l.seeder.inTurn(ctx, "", "", func() error {
 		lacking := missing(wanted, missing(wanted, l.seeder.all()))

@@ -248,8 +248,8 @@ func (c *claimChannel) InitialOffset() int64 { return c.p.start }
 // InitialMetadata returns the text that is stored with the start position.
 func (c *claimChannel) InitialMetadata() string { return c.p.InitialMetadata() }
 
-// HighWaterMarkOffset returns the offset of the next message that will be produced, according to the newest answer of a broker. It
-// does not block, and has a broker asked as [Partition.HighWatermark] does.
+// HighWaterMarkOffset returns the offset after the last message that all in-sync replicas have, according to the newest answer of a
+// broker. It does not block, and has a broker asked as [Partition.HighWatermark] does.
 func (c *claimChannel) HighWaterMarkOffset() int64 { return c.p.HighWatermark() }
 
 // Messages returns the channel of messages. It is closed and empty when the partition is revoked or lost.

@@ -50,7 +50,7 @@ func newGauges(constant prometheus.Labels) *gauges {
 				"in hand or one waits for it. With sarama's interfaces, and with Done, it has one in hand when it has marked others, and not the "+
 				"last. The time counts from the first look that found it so, which the member takes each 10 s.", "topic"),
 		lastCommit: desc("kiel_consumer_last_commit_age_seconds",
-			"Time since an offset was stored last, in seconds, but no longer than something has waited to be stored; 0 while nothing waits."),
+			"The smaller of the time since an offset was stored last and the age of the oldest mark that waits, in seconds; 0 while nothing waits."),
 		oldestMark: desc("kiel_consumer_oldest_mark_age_seconds",
 			"Age of the oldest mark that is not committed, in seconds; 0 while all marks are committed."),
 		unreadable: desc("kiel_consumer_oldest_unreadable_partition_seconds",

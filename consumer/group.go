@@ -69,7 +69,7 @@ func (g *Group) Name() string { return g.settings.Name }
 // Close is called; then it leaves and returns nil. It also returns nil when an eager session has ended, which is what sessions are unless
 // Config says otherwise (docs/sessions.md): call it in a loop. It blocks all the while. If ctx
 // ended the call, handlers have StopTimeout, less what [Options] says is kept of it. If
-// the session ended alone, they have RebalanceTimeout; then the member leaves, which takes StopTimeout at most.
+// the session ended while the member stays, they have RebalanceTimeout; then the member leaves, which takes StopTimeout at most.
 //
 // Consume returns an error when it can't join the group, when the membership is lost for good, and when Setup or Cleanup returns
 // one. A ConsumeClaim, Setup, Cleanup or Observer that has not returned in that time is abandoned, and the error is an
@@ -80,9 +80,8 @@ func (g *Group) Name() string { return g.settings.Name }
 //
 // When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the error
 // (sarama.ErrTopicAuthorizationFailed, sarama.ErrGroupAuthorizationFailed): at the start at once, later after a minute. The text
-// says what the ACLs must allow. The next call waits until 5 s after the refusal before it joins. After each refusal of a member
-// that had joined the wait doubles, up to 5 minutes, so that a loop does not keep the whole group rebalancing; it is 5 s again
-// after a membership that has lasted for 5 minutes. A wait longer than 5 s is logged as a warning.
+// says what the ACLs must allow. The next call waits before it joins, so that a loop does not keep the whole group rebalancing:
+// docs/semantics.md has the rules, under "Refusals". A wait longer than 5 s is logged as a warning.
 //
 // When the group's members consume another Kafka cluster, the call ends with [ErrOtherCluster] before this member joins, and the
 // next call waits in the same way.

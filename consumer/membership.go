@@ -76,7 +76,7 @@ type membership struct {
 	owns   kafkaconn.Calls // the calls of own
 }
 
-// sessionPause is the least time between the beginnings of two sessions, if the first has ended alone. A handler that fails at
+// sessionPause is the least time between the beginnings of two sessions, if the first has ended while the member stays. A handler that fails at
 // once must not cost more. The pause also holds for a session with other topics.
 const sessionPause = time.Second
 

@@ -98,7 +98,7 @@ func newMetrics(set *promreg.Set) *metrics {
 			"Partitions fetched anew because they had stood still for 30 s though there was something to read.", "topic"),
 		missing: promreg.Add(set, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kiel_consumer_missing_topics", ConstLabels: set.Labels(),
-			Help: "Members that wait for a topic which Kafka does not have any more.",
+			Help: "1 while this member waits for a topic that Kafka does not have any more.",
 		}, []string{"topic"})),
 		mismatches: counters(set, "kiel_consumer_topic_mismatches_total",
 			"Partitions assigned to this member and not claimed, because it does not consume their topic.").WithLabelValues(),

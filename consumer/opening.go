@@ -27,7 +27,7 @@ const (
 	maxOpenBackoff = 5 * time.Second
 )
 
-// errHandlerReturned is the cause with which the context of a handler ends that has returned by itself.
+// errHandlerReturned is the cause of a handler's context when the handler has returned by itself.
 var errHandlerReturned = errors.New("the handler has returned")
 
 // errFence marks the errors of the user's Fence.

@@ -59,7 +59,7 @@ type Options struct {
 	// Name is the member's name in the group: letters, digits and "._:-", at most 249 of them, unique in the group. "" is
 	// host:pid-xxxxxxxx, with a random end. While another process has the name, Consume waits, and the log and Errors say so. The
 	// znode of a dead process disappears within [session.Options].MaxSessionTimeout and a few seconds. If the znode still exists
-	// then, Consume returns a party.ErrNameTaken.
+	// then, Consume returns an allocator.ErrNameTaken.
 	Name string
 
 	// Static makes this member static, with its Name; Config.Consumer.Group.InstanceId does the same, and is the name. An orderly stop,
@@ -113,8 +113,8 @@ type Options struct {
 	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition was revoked, or its session has ended. After a
 	// revocation in an incremental session the partition is then lost. After the end of a session the member leaves, which takes
 	// StopTimeout at most, and Consume returns an ownership.ErrStuck; in an eager session Setup and Cleanup count, too. If ctx ended the call, handlers have StopTimeout. When
-	// ConsumeClaim has returned in time, closing the partition may take 20 s more while Kafka does not answer the last commit. 0
-	// is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
+	// ConsumeClaim has returned in time, closing the partition may take 10 s more while Kafka does not answer the last commit, and 10 s
+	// while the Observer does not return. 0 is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
 	RebalanceTimeout time.Duration
 
 	// StopTimeout is how long leaving the group may take. An eager session has it for ConsumeClaims and Cleanup together, but for a
@@ -142,8 +142,8 @@ type Options struct {
 	// changed. It has no effect when AutoCommit.Enable is false.
 	CommitInterval time.Duration
 
-	// Window is how many messages of a partition may be handed out from the oldest one on that is not marked, once
-	// [Partition.Done] was called for it. 0 is 10,000. A batch counts as its messages.
+	// Window limits how many messages of a partition are handed out beyond the oldest one that is not marked. It applies from the
+	// partition's first [Partition.Done] on. 0 is 10,000. A batch counts as its messages.
 	Window int
 
 	// BufferBytes bounds the buffers of all partitions of this member together, in bytes. Record batches count as they came, compressed
@@ -198,8 +198,7 @@ type Options struct {
 	Session session.Options
 
 	// Logger receives the log of the group, those of allocator and ownership included. Errors of one kind are logged once, then
-	// once in 10 s with a count; a line "recovered" follows when the errors have ended. Events of single partitions are logged at
-	// Info while no more than 16 partitions change at once, and at Debug above that. With nil, warnings and errors go to
+	// once in 10 s with a count; a line "recovered" follows when the errors have ended. docs/operating.md has all lines, and their levels. With nil, warnings and errors go to
 	// slog.Default() and the rest is dropped; a Logger with slog.DiscardHandler drops all. A session that New or NewFromClient is
 	// given has a Logger of its own.
 	Logger *slog.Logger

@@ -51,7 +51,7 @@ func TestSlowOnError(t *testing.T) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
-		want := fmt.Sprintf("# HELP kiel_errors_dropped_total Errors that OnError was not told of, because too many waited behind a slow call of it.\n"+
+		want := fmt.Sprintf("# HELP kiel_errors_dropped_total Errors dropped because too many waited behind a slow call of OnError.\n"+
 			"# TYPE kiel_errors_dropped_total counter\nkiel_errors_dropped_total{group=\"g\"} %d\n", n-len(errs))
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_errors_dropped_total"); err != nil {
 			t.Error(err)

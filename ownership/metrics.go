@@ -77,7 +77,7 @@ func newMetrics(set *promreg.Set) *metrics {
 			Name: "kiel_claim_waits_overdue_total", ConstLabels: labels, Help: "Claims found held by another for longer than RebalanceTimeout.",
 		})),
 		errorsDropped: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kiel_errors_dropped_total", ConstLabels: labels, Help: "Errors that OnError was not told of, because too many waited behind a slow call of it.",
+			Name: "kiel_errors_dropped_total", ConstLabels: labels, Help: "Errors dropped because too many waited behind a slow call of OnError.",
 		})),
 		drainTimeouts: promreg.Add(set, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kiel_drain_timeouts_total", ConstLabels: labels, Help: "Handlers that did not return in time after revocation or loss.",

@@ -57,7 +57,7 @@ func withLabels(stats func() Stats, proofs prometheus.Histogram, constant promet
 			{desc("kiel_zk_session_expirations_total", "ZooKeeper sessions that expired."), func(s *Stats) uint64 { return s.Expirations }},
 			{desc("kiel_zk_reconnects_total", "Times that a connection to ZooKeeper was made again."), func(s *Stats) uint64 { return s.Reconnects }},
 			{desc("kiel_zk_trust_losses_total", "Times that trust in the session ended because no proof of life came in time."), func(s *Stats) uint64 { return s.TrustLosses }},
-			{desc("kiel_zk_clients_replaced_total", "ZooKeeper clients that were given up: they hung, or the servers had lost their data."), func(s *Stats) uint64 { return s.Replaced }},
+			{desc("kiel_zk_clients_replaced_total", "ZooKeeper clients that hung and were replaced, and losses of the servers' data that were noticed."), func(s *Stats) uint64 { return s.Replaced }},
 			{desc("kiel_zk_clients_abandoned_total", "ZooKeeper clients that did not end when they were closed."), func(s *Stats) uint64 { return s.Abandoned }},
 			{desc("kiel_zk_timeout_changes_total", "Connections for which the servers granted another session timeout than before."), func(s *Stats) uint64 { return s.TimeoutChanges }},
 			{desc("kiel_zk_bad_frames_total", "Connections that were dropped because a server sent what no server sends."), func(s *Stats) uint64 { return s.BadFrames }},

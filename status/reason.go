@@ -19,7 +19,7 @@ const (
 	MemberJoined    Code = "member-joined"    // Names are members
 	MemberGone      Code = "member-gone"      // Names are members that left or expired; the code does not say which
 	MemberLeft      Code = "member-left"      // Names are members whose claims still existed when their member znodes were gone
-	MemberChanged   Code = "member-changed"   // Names are members that joined again in one step, with the same record
+	MemberChanged   Code = "member-changed"   // Names are members that joined again in one step, with the same topics, weight and zone
 	TopicAdded      Code = "topic-added"      // Names are topics, new in the set
 	TopicGrew       Code = "topic-grew"       // Names are topics that got partitions
 	TopicRemoved    Code = "topic-removed"    // Names are topics that left the set, or got fewer partitions

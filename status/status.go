@@ -34,7 +34,7 @@ type Group struct {
 
 	// Disagreements keep members from acting as one; among them are znodes that nobody should have created.
 	Disagreements []Disagreement `json:"disagreements"`
-	// Troubles go wrong now, or have gone wrong lately, in this order; the newest first.
+	// Troubles are the kinds of errors that go on, and then those that went on lately; of each the newest first.
 	Troubles []Trouble `json:"troubles"`
 	// Changes are the last mappings, the newest first; none from SourceZooKeeper.
 	Changes []Change `json:"changes"`

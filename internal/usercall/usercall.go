@@ -20,7 +20,7 @@ func Limit(timeout time.Duration) time.Duration { return max(timeout, minLimit) 
 // Callback is what is called, as errors and the log name it.
 type Callback struct {
 	Kind  string // such as "handler"; fixed in the code
-	About string // what works may fail about something else, such as a partition; "" for callbacks that are about nothing
+	About string // what the call is about, such as a partition: its failure ends by a success about the same; "" if it is about nothing
 	Name  string // in errors; "" for Kind
 }
 
@@ -74,7 +74,7 @@ func (g Guard) Call(c Callback, f func(), then func(failure error)) {
 // further limit while stuck returns true. The call begins now; the caller calls returned when it has returned.
 func Watch(limit time.Duration, stuck func(since time.Duration) (again bool)) (returned func()) {
 	w := &watch{limit: limit, stuck: stuck, began: time.Now()}
-	// Looked at twice: after a process was stopped for long both are over at once, the time and the call.
+	// It looks twice: when a process goes on that was stopped for long, the timer fires and the call returns at the same moment.
 	w.after(limit, func() { w.after(time.Second, w.say) })
 	return w.returned
 }
