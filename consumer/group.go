@@ -224,9 +224,8 @@ func (g *Group) Close() error {
 }
 
 // Errors returns the channel of errors that no Consume returns, if Config.Consumer.Return.Errors is true. Errors of partitions
-// are *sarama.ConsumerError. The log has all these errors, too: of each kind the first at once, then one line in 10 s with a
-// count, and a line "recovered" when the errors have ended. When nobody reads the channel, the oldest errors are dropped and
-// counted.
+// are *sarama.ConsumerError. The log has all these errors, too, by kinds. When nobody reads the channel, the oldest errors are dropped
+// and counted.
 //
 // From the beginning of Close on, errors are not sent, as with a group of sarama, but counted and logged at Debug. Two errors are
 // still sent: a callback is stuck, and the member could not leave while no Consume returns that. Close closes the channel.
