@@ -70,8 +70,8 @@ func newMetrics(set *promreg.Set) *metrics {
 		handling: histograms(set, "kiel_consumer_handler_duration_seconds",
 			"Time that handlers of Run took for what they were handed, in seconds: from the hand-out of a message, or of a batch with Batches, "+
 				"until they asked for the next. With sarama's interfaces it is the time from the mark before, or from the moment when the message came "+
-				"into an empty channel if that was later, until its own mark. At most one message in 10 ms is measured for each partition, so all that "+
-				"take longer are.",
+				"into an empty channel if that was later, until its own mark. At most one message in 10 ms is measured for each partition: every one "+
+				"that takes longer is.",
 			[]float64{.00001, .0001, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}, "topic"),
 		delay: histograms(set, "kiel_consumer_message_age_seconds",
 			"Time from a message's timestamp to its hand-out, in seconds, of messages that have a timestamp. Of each partition one in "+

@@ -16,10 +16,10 @@ const (
 	Unsure                  // a claim of ours may exist
 	Looking                 // a look after a Sync is queued or sent
 	Ours                    // a claim of ours exists, and is not open
-	Announcing              // the Observer is told that the claim is open; then the handler may run
+	Announcing              // the Observer is called with Claimed; then the handler may run
 	Open                    // the handler may run
 	Revoked                 // the handler is asked to finish, and may commit
-	Closing                 // the Observer is told that the claim is released, or lost to a stuck handler
+	Closing                 // the Observer is called with Releasing, or with Lost when the handler is stuck
 	Releasing               // a release is queued or sent
 )
 
