@@ -62,8 +62,8 @@ func New(paths Paths, id string) *Wire {
 // Data returns those of ids that are still to be claimed, and the data of their claims, right before these are sent.
 type Data func(ids []kiel.Partition) ([]kiel.Partition, []Record)
 
-// Claim claims ids, and tells found what became of each, of some at a time. With list it lists all claims first, and leaves out
-// those that there are.
+// Claim sends claims for ids, and calls found with the outcomes, some at a time. With list it lists all claims first, and leaves out
+// those that exist.
 func (w *Wire) Claim(ctx context.Context, inc *session.Incarnation, ids []kiel.Partition, list bool, data Data, found func(...Finding)) {
 	r := &round{Wire: w, inc: inc, found: found}
 	r.look(ctx, list, len(w.missing(ids)) > 1)
@@ -101,7 +101,7 @@ func (r *round) add(f Finding) {
 	r.findings = append(r.findings, f)
 }
 
-// tell tells what was found.
+// tell calls found with the findings.
 func (r *round) tell() {
 	r.adding.Lock()
 	findings := r.findings
@@ -196,7 +196,7 @@ func (r *round) claimOps(ids []kiel.Partition, data Data) ([]kiel.Partition, []s
 	return wanted, ops
 }
 
-// claimRefused makes what the claim of id lacked and returns true, or says what became of the claim and returns false.
+// claimRefused makes what the claim of id lacked and returns true, or reports the outcome of the claim and returns false.
 func (r *round) claimRefused(ctx context.Context, id kiel.Partition, op int, err error) bool {
 	const epoch, owner = 0, 1
 	switch {

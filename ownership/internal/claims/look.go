@@ -114,8 +114,8 @@ func (w *Wire) check(ctx context.Context, inc *session.Incarnation, c Finding) (
 	return c, nil
 }
 
-// Await waits until the claim of id is free (Gone) or ours (Unsure), and tells found of each znode in the way, again when its data
-// changes. It ends with Unsent when ctx does.
+// Await waits until the claim of id is free (Gone) or ours (Unsure). It calls found for each znode that is in the way, and again when its
+// data change. When ctx ends it returns Unsent.
 func (w *Wire) Await(ctx context.Context, inc *session.Incarnation, id kiel.Partition, found func(data []byte, stat session.Stat)) Finding {
 	var seen int64
 	for {
