@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -174,6 +176,9 @@ func compareMessages(t *testing.T, got, want map[key][]sarama.ConsumerMessage) {
 			t.Fatalf("%v: %d messages, sarama has %d", k, len(got[k]), len(want[k]))
 		}
 		for i := range want[k] {
+			if reflect.DeepEqual(&got[k][i], &want[k][i]) { // most are, and it takes less time
+				continue
+			}
 			if got, want := describe(&got[k][i]), describe(&want[k][i]); got != want {
 				t.Fatalf("%s\nsarama has\n%s", got, want)
 			}
@@ -198,7 +203,10 @@ func asSarama(t *testing.T, u *unpacker, other *opinion, body []byte) {
 		}
 	}
 	want, err := other.decode(body)
-	if err != nil {
+	switch {
+	case err != nil && len(got) == 0:
+		return // sarama takes no null for lists and records
+	case err != nil:
 		t.Fatalf("sarama: %v", err)
 	}
 	for k, messages := range want {
@@ -214,13 +222,25 @@ func asSarama(t *testing.T, u *unpacker, other *opinion, body []byte) {
 	compareMessages(t, got, want)
 }
 
+// seeds bounds what go test -fuzz does to make inputs smaller, and returns small ones of what kinds return. For each input that runs new
+// code it would try all that is left when a part is removed, for up to a minute: the square of the size, and count none of these calls.
+func seeds(f *testing.F, kinds ...func(random *rand.Rand, first int64) ([]byte, int64)) (out [][]byte) {
+	f.Helper()
+	if err := flag.Set("test.fuzzminimizetime", "100x"); err != nil {
+		f.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for len(out) < 40 {
+		if b, _ := kinds[len(out)%len(kinds)](random, random.Int64N(1000)); len(b) < 500 {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
 // Hostile bytes end in an error. What this package reads without one, sarama reads alike.
 func FuzzAnswer(f *testing.F) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		b, next := randomBatch(random, random.Int64N(1000))
-		f.Add(uint8(11), answerWith(b))
-		b, _ = randomOld(random, next)
+	for _, b := range seeds(f, randomBatch, randomOld) {
 		f.Add(uint8(11), answerWith(b))
 	}
 	for _, v := range []int16{5, 7, 12} {
@@ -238,9 +258,7 @@ func FuzzAnswer(f *testing.F) {
 
 // Hostile records end in an error, though their checksum is right. body is a record batch from its attributes on.
 func FuzzRecords(f *testing.F) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		b, _ := randomBatch(random, 0)
+	for _, b := range seeds(f, randomBatch) {
 		f.Add(b[crcFrom:])
 	}
 	u, other := newUnpacker(1<<20), newOpinion(f)

@@ -96,6 +96,7 @@ var (
 	fuzzed = []string{
 		"./session.FuzzConnectReply", "./session.FuzzFrames", "./sharedset.FuzzDecode", "./internal/zones.FuzzDecode",
 		"./allocator.FuzzRecord", "./consumer/internal/offsets.FuzzTextOf", "./allocfn.FuzzTopicBalanced",
+		"./consumer/internal/fetch.FuzzAnswer", "./consumer/internal/fetch.FuzzRecords",
 	}
 )
 
@@ -135,7 +136,7 @@ func testPlan(timeout time.Duration) plan {
 			}},
 			{
 				{name: "vuln", command: []string{"make", "vuln"}, low: true, why: "known vulnerabilities; an answer of another day must not stop what else runs"},
-				{name: "fuzz", fuzz: fuzzed, fuzzFor: 10 * time.Second, low: true, why: "takes what is left by the servers' tests, which wait a quarter of the time"},
+				{name: "fuzz", fuzz: fuzzed, fuzzFor: 8 * time.Second, low: true, why: "takes what is left by the servers' tests, which wait a quarter of the time"},
 			},
 		},
 	}
