@@ -50,6 +50,34 @@ func TestOffsetBehindItsBatch(t *testing.T) {
 	})
 }
 
+// What is spoilt behind the last record of a batch is named with an offset of that batch. All its messages are handed out, each time
+// that it is read.
+func TestSpoiltTail(t *testing.T) {
+	records := slices.Concat(rawRecord(0, 0), rawRecord(1, 0), rawRecord(2, 0), []byte{0})
+	zipped := zipped(records)
+	for name, bad := range map[string][]byte{
+		"not compressed": rawBatch(2, 0, 2, 3, records), "compressed": rawBatch(2, 1, 2, 3, zipped),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+				k.add(0, batch{values: vals(2)}, batch{values: vals(3)}, batch{values: vals(2)})
+				k.change(func() { k.log(0).bytes[1] = bad })
+				for _, from := range []int64{0, 2, 4, 4, 3} {
+					p := open(t, x, 0, from, -1)
+					got, err := readTo(t, p)
+					same(t, got, seq(from, 5))
+					var unreadable *UnreadableError
+					if !errors.As(err, &unreadable) || unreadable.First != 4 || unreadable.Next != 5 {
+						t.Errorf("from %d: %v, want the batch from 4 to 5", from, err)
+					}
+					p.Close()
+				}
+				same(t, offsets(t, open(t, x, 0, 5, -1), 7), seq(5, 7))
+			})
+		})
+	}
+}
+
 func TestHeaderBomb(t *testing.T) {
 	const limit = 1 << 20
 	raw := rawRecord(0, limit/2-20)

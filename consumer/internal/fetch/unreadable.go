@@ -190,8 +190,12 @@ func (p *Partition) spoiltInHand(at int64, err error) error {
 
 // wrongInside ends reading at a batch that can't be read though its checksum is right.
 func (p *Partition) wrongInside(at int64, b *recordBatch, err error) {
+	e := &UnreadableError{First: at, Next: b.last + 1, cause: err, bytes: b.size, checksum: b.checksum}
+	if at > b.last { // behind its last message, which is to be handed out again when the partition is opened there
+		e.First, e.bytes = b.last, 0
+	}
 	p.countFailure(err)
-	p.giveUp(&UnreadableError{First: at, Next: b.last + 1, cause: err, bytes: b.size, checksum: b.checksum})
+	p.giveUp(e)
 }
 
 // endsAgain ends reading at the first record batch of an answer if that is the one at which reading has ended before, and is still
