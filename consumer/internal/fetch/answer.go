@@ -124,6 +124,10 @@ func (r *result) add(b *recordBatch, hidden bool) {
 		return
 	}
 	r.next = b.last + 1
+	if last := len(r.got) - 1; hidden && last >= 0 {
+		r.got[last].extend(r.next, b.first, b.epoch)
+		return
+	}
 	s := stretch{next: r.next, leaderEpoch: b.epoch, leaderEpochFrom: b.first, bytes: stretchOverhead}
 	if !hidden {
 		s.recordBatch, s.bytes = *b, len(b.records)+stretchOverhead

@@ -239,3 +239,41 @@ func TestOversize(t *testing.T) {
 		}
 	})
 }
+
+// Record batches without messages are one while their answer is read. Those that differ take some times its size for a moment.
+func TestMemoryOfEmptyBatches(t *testing.T) {
+	const n = 50_000
+	s, err := newSettings(Options{Config: testConfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		of   func(i int64) batch
+		most int // bytes allocated for one of the answer, with what growing leaves behind
+	}{
+		"empty":                  {func(i int64) batch { return batch{base: 5 * i, last: 5*i + 4} }, 1},
+		"empty, of other epochs": {func(i int64) batch { return batch{base: 5 * i, last: 5*i + 4, epoch: int32(i % 2)} }, 12},
+		"control":                {func(i int64) batch { return batch{base: i, last: i, control: true} }, 12},
+	} {
+		var records []byte
+		var last batch
+		for i := range int64(n) {
+			last = c.of(i + 1)
+			records = append(records, last.encode()...)
+		}
+		k := key{"t", 0}
+		e := &entry{p: &Partition{key: k}, epoch: -1}
+		a := &answer{parts: map[key]*part{k: {records: records}}}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := e.parse(a, &s)
+		runtime.ReadMemStats(&after)
+		took := int(after.TotalAlloc - before.TotalAlloc)
+		if t.Logf("%s: %d KB of %d KB", name, took>>10, len(records)>>10); took > c.most*len(records) {
+			t.Errorf("%s: %d KB for %d KB", name, took>>10, len(records)>>10)
+		}
+		if r.err != nil || len(r.got) != 1 || !r.got[0].isEmpty() || r.got[0].next != last.end()+1 || r.got[0].leaderEpoch != last.epoch {
+			t.Errorf("%s: %v, %d parts, %+v", name, r.err, len(r.got), r.got[0])
+		}
+	}
+}

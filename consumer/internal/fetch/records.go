@@ -113,10 +113,19 @@ func (p *part) split() error {
 			return b.spoilt("%d records, offsets %d to %d", b.count, b.first, b.last)
 		}
 		b.records = append([]byte(nil), raw[batchHeader:b.size]...) // here, while the cache has the bytes
-		p.batches = append(p.batches, b)
 		raw = raw[b.size:]
+		if n := len(p.batches); n > 0 && b.follows(&p.batches[n-1]) {
+			p.batches[n-1].last = max(p.batches[n-1].last, b.last)
+			continue
+		}
+		p.batches = append(p.batches, b)
 	}
 	return nil
+}
+
+// follows returns whether b has no records, and is behind one without records of the same leader epoch: they need no more memory than one.
+func (b *recordBatch) follows(before *recordBatch) bool {
+	return b.count == 0 && before.count == 0 && b.epoch == before.epoch
 }
 
 // read reads the header of a batch.
