@@ -3,7 +3,10 @@ package fetch
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -137,6 +140,132 @@ func TestLagOfOldMessages(t *testing.T) {
 			b, err := next(t, p, time.Second)
 			if err != nil || len(b.Messages) != 5 || b.Messages[4].Headers != nil || !bytes.Equal(b.Messages[4].Key, []byte("k")) || b.LeaderEpoch != -1 {
 				t.Errorf("%+v, %v", b, err)
+			}
+		})
+	}
+}
+
+// dialed is a connection that a dialer has.
+type dialed struct{ net.Conn }
+
+func (d dialed) Dial(string, string) (net.Conn, error) { return d.Conn, nil }
+
+// bySarama returns what a request of sarama's producer has for its only partition.
+func bySarama(t *testing.T, request *sarama.ProduceRequest) []byte {
+	t.Helper()
+	client, server := net.Pipe()
+	defer server.Close()
+	config := testConfig()
+	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, dialed{client}
+	broker := sarama.NewBroker("1:1")
+	if err := broker.Open(config); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := broker.Produce(request)
+		sent <- err
+	}()
+	r := reader{rest: make([]byte, 4)}
+	if _, err := io.ReadFull(server, r.rest); err != nil {
+		t.Fatal(err)
+	}
+	r.rest = make([]byte, r.int32())
+	if _, err := io.ReadFull(server, r.rest); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-sent, broker.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r.take(8)
+	r.take(r.length(false)) // the client's id
+	if request.Version >= 3 {
+		r.take(2) // no transactional id
+	}
+	r.take(10)
+	r.take(r.length(false)) // the topic
+	r.take(8)
+	records := r.block()
+	if r.bad || len(r.rest) > 0 {
+		t.Fatal("not the request that was expected")
+	}
+	return records
+}
+
+// Messages of all formats that sarama has encoded come in order, each once, from any offset, in one answer or in several.
+func TestFormatsInOneAnswer(t *testing.T) {
+	const each = 12 // messages
+	var pieces [][]byte
+	var bs []batch
+	var want []string
+	stamp := time.UnixMilli(1e12)
+	for i := range 60 {
+		base := int64(len(want))
+		set, records := &sarama.MessageSet{}, []*sarama.Record{}
+		format, codec := int8(i%3), sarama.CompressionCodec(i/3%5)
+		if format < 2 {
+			codec %= 4 // zstd came later
+		}
+		for j := range int64(each) {
+			key, value := fmt.Appendf(nil, "key %d", base+j), fmt.Appendf(nil, "value %d", base+j)
+			m := sarama.ConsumerMessage{Topic: "t", Offset: base + j, Key: key, Value: value, Timestamp: stamp, BlockTimestamp: stamp}
+			switch format {
+			case 0:
+				m.Timestamp, m.BlockTimestamp = time.Time{}, time.Time{}
+			case 2:
+				m.Headers, m.BlockTimestamp = []*sarama.RecordHeader{{Key: key, Value: value}}, time.Time{}
+			}
+			want = append(want, describe(&m))
+			records = append(records, &sarama.Record{OffsetDelta: j, Key: key, Value: value, Headers: m.Headers})
+			offset := base + j
+			if format == 1 && codec != 0 {
+				offset = j
+			}
+			set.Messages = append(set.Messages, &sarama.MessageBlock{Offset: offset, Msg: &sarama.Message{Version: format, Key: key, Value: value, Timestamp: stamp}})
+		}
+		request := &sarama.ProduceRequest{Version: 2}
+		switch {
+		case format == 2:
+			request.Version = 3
+			request.AddBatch("t", 0, &sarama.RecordBatch{
+				Version: 2, FirstOffset: base, LastOffsetDelta: each - 1, Codec: codec, FirstTimestamp: stamp, MaxTimestamp: stamp, ProducerID: -1, Records: records,
+			})
+		case codec == 0:
+			request.AddSet("t", 0, set)
+		default:
+			request.AddSet("t", 0, set)
+			set = &sarama.MessageSet{Messages: []*sarama.MessageBlock{{Offset: base + each - 1, Msg: &sarama.Message{
+				Version: format, Codec: codec, Value: bySarama(t, request), Timestamp: stamp,
+			}}}}
+			request = &sarama.ProduceRequest{Version: 2}
+			request.AddSet("t", 0, set)
+		}
+		pieces, bs = append(pieces, bySarama(t, request)), append(bs, batch{base: base, last: base + each - 1})
+	}
+	for _, limit := range []int{1, 64 << 20} {
+		inBubble(t, func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.change(func() {
+				l := k.log(0)
+				l.batches, l.bytes, l.end = bs, pieces, int64(len(want))
+			})
+			for from := 0; from < len(want); from += 53 {
+				p := open(t, x, 0, int64(from), -1)
+				for n := from; n < len(want); {
+					b, err := next(t, p, time.Second)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range b.Messages {
+						if got := describe(&b.Messages[i]); got != want[n] {
+							t.Fatalf("from %d: got\n%s\nwant\n%s", from, got, want[n])
+						}
+						n++
+					}
+				}
+				p.Close()
+			}
+			if n := len(k.requests()); limit > 1 && n > len(want)/10 {
+				t.Errorf("%d requests to read everything %d times", n, 1+len(want)/53)
 			}
 		})
 	}
