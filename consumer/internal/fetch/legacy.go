@@ -21,18 +21,13 @@ const oldHeader = 26
 // errSet says that a compressed message does not have what it should have.
 var errSet = errors.New("its value is no message set")
 
-// oldMessage is a message of format 0 or 1.
+// oldMessage is a message of format 0 or 1. What a record batch has, too, is that of a batch with it alone; size is 0 if the message did
+// not come as a whole.
 type oldMessage struct {
-	offset     int64
+	recordBatch
 	format     byte
-	attributes int16 // the bits that a record batch has, too
-	timestamp  int64 // in ms; below 0 for none
-	checksum   uint32
 	key, value []byte
-	size       int // of all its bytes; 0 if they did not come as a whole
 }
-
-func (m *oldMessage) isCompressed() bool { return m.attributes&codecMask != 0 }
 
 // readOld reads the first message of a message set.
 func readOld(raw []byte) (m oldMessage, err error) {
@@ -46,19 +41,19 @@ func readOld(raw []byte) (m oldMessage, err error) {
 	case m.size > len(raw):
 		return oldMessage{}, nil
 	}
-	m.offset, m.format, m.timestamp = int64(binary.BigEndian.Uint64(raw)), raw[16], -1
-	m.checksum = binary.BigEndian.Uint32(raw[12:])
+	m.epoch, m.producer, m.old, m.count, m.format, m.firstTime = -1, -1, true, 1, raw[16], -1
+	m.first, m.checksum = int64(binary.BigEndian.Uint64(raw)), binary.BigEndian.Uint32(raw[12:])
 	if got := crc32.ChecksumIEEE(raw[16:m.size]); got != m.checksum {
 		return m, wrongChecksum(m.checksum, got)
 	}
 	m.attributes = int16(raw[17] & codecMask)
 	r := reader{rest: raw[18:m.size:m.size]}
 	if m.format > 0 {
-		m.attributes, m.timestamp = int16(raw[17]&(codecMask|logAppendTime)), r.int64()
+		m.attributes, m.firstTime = int16(raw[17]&(codecMask|logAppendTime)), r.int64()
 	}
-	m.key, m.value = r.block(), r.block()
-	if r.bad || len(r.rest) > 0 || m.format > 1 || m.offset < 0 || m.offset > maxOffset || m.isCompressed() && len(m.value) == 0 {
-		return m, fmt.Errorf("%w message of %d bytes, offset %d", errCorrupt, m.size, m.offset)
+	m.key, m.value, m.last, m.maxTime = r.block(), r.block(), m.first, m.firstTime
+	if r.bad || len(r.rest) > 0 || m.format > 1 || m.first < 0 || m.first > maxOffset || m.isSet() && len(m.value) == 0 {
+		return m, fmt.Errorf("%w message of %d bytes, offset %d", errCorrupt, m.size, m.first)
 	}
 	return m, nil
 }
@@ -66,25 +61,24 @@ func readOld(raw []byte) (m oldMessage, err error) {
 // splitOld adds the run of messages at the beginning of raw, or the compressed message there, and returns the number of its bytes. That is
 // 0 if the first message did not come as a whole.
 func (p *part) splitOld(raw []byte) (size int, err error) {
-	run := recordBatch{epoch: -1, producer: -1, old: true}
+	var run recordBatch
 	for len(raw)-size > 16 && raw[size+16] < 2 {
 		m, err := readOld(raw[size:])
 		if err != nil && size == 0 {
-			return 0, (&recordBatch{size: m.size}).because(err)
+			return 0, m.because(err)
 		}
-		if err != nil || m.size == 0 || size > 0 && (m.isCompressed() || m.offset <= run.last) {
+		if err != nil || m.size == 0 || size > 0 && (m.isSet() || m.first <= run.last) {
 			break
 		}
 		if size == 0 {
-			run.first, run.firstTime, run.checksum = m.offset, m.timestamp, m.checksum
+			run, run.count = m.recordBatch, 0
 		}
-		run.last, run.maxTime, size = m.offset, m.timestamp, size+m.size
-		run.count++
-		if m.isCompressed() { // its offset is that of the last message in it
-			run.first, run.attributes, run.records = 0, m.attributes, slices.Clone(m.value)
+		run.last, run.maxTime, run.count, size = m.last, m.maxTime, run.count+1, size+m.size
+		if run.isSet() { // its offset is that of the last message in it
+			run.first, run.records = 0, slices.Clone(m.value)
 			break
 		}
-		run.records = run.addOld(run.records, &m)
+		run.attributes, run.records = 0, run.addOld(run.records, &m)
 	}
 	if size > 0 {
 		run.size = size
@@ -95,8 +89,8 @@ func (p *part) splitOld(raw []byte) (size int, err error) {
 
 // addOld appends a message to records of b.
 func (b *recordBatch) addOld(records []byte, m *oldMessage) []byte {
-	record := binary.AppendVarint([]byte{0}, m.timestamp-b.firstTime)
-	record = binary.AppendVarint(record, m.offset-b.first)
+	record := binary.AppendVarint([]byte{0}, m.firstTime-b.firstTime)
+	record = binary.AppendVarint(record, m.first-b.first)
 	for _, data := range [][]byte{m.key, m.value} {
 		if data == nil {
 			record = binary.AppendVarint(record, -1)
@@ -116,7 +110,7 @@ func (b *recordBatch) readSet(raw []byte) (records []byte, err error) {
 	var m oldMessage
 	b.count = 0
 	for pos := 0; pos == 0 || pos < len(raw); pos += m.size {
-		if m, err = readOld(raw[pos:]); err == nil && (m.size == 0 || m.isCompressed() || m.format != raw[16]) {
+		if m, err = readOld(raw[pos:]); err == nil && (m.size == 0 || m.isSet() || m.format != raw[16]) {
 			err = errSet
 		}
 		if err != nil {
@@ -126,7 +120,7 @@ func (b *recordBatch) readSet(raw []byte) (records []byte, err error) {
 		b.count++
 	}
 	if m.format > 0 { // offsets count from the first message (KIP-31)
-		b.first = b.last - m.offset
+		b.first = b.last - m.first
 	}
 	return records, nil
 }

@@ -114,18 +114,13 @@ func (p *part) split() error {
 		}
 		b.records = append([]byte(nil), raw[batchHeader:b.size]...) // here, while the cache has the bytes
 		raw = raw[b.size:]
-		if n := len(p.batches); n > 0 && b.follows(&p.batches[n-1]) {
-			p.batches[n-1].last = max(p.batches[n-1].last, b.last)
+		if n := len(p.batches); n > 0 && b.count == 0 && p.batches[n-1].count == 0 && p.batches[n-1].epoch == b.epoch {
+			p.batches[n-1].last = max(p.batches[n-1].last, b.last) // batches without records need no more memory than one
 			continue
 		}
 		p.batches = append(p.batches, b)
 	}
 	return nil
-}
-
-// follows returns whether b has no records, and is behind one without records of the same leader epoch: they need no more memory than one.
-func (b *recordBatch) follows(before *recordBatch) bool {
-	return b.count == 0 && before.count == 0 && b.epoch == before.epoch
 }
 
 // read reads the header of a batch.

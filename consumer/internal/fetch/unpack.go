@@ -110,21 +110,12 @@ func (u *unpacker) decompress(b *recordBatch, memory []byte) ([]byte, error) {
 
 // readAll appends all that r has to memory.
 func (u *unpacker) readAll(r io.Reader, memory []byte) ([]byte, error) {
-	for {
-		if cap(memory)-len(memory) < minScratch {
-			memory = slices.Grow(memory, max(min(len(memory), u.limit-len(memory)), minScratch))
-		}
-		n, err := r.Read(memory[len(memory):cap(memory)])
-		memory = memory[:len(memory)+n]
-		switch {
-		case len(memory) > u.limit:
-			return memory, errTooLarge
-		case errors.Is(err, io.EOF):
-			return memory, nil
-		case err != nil:
-			return memory, err
-		}
+	out := bytes.NewBuffer(memory)
+	_, err := out.ReadFrom(io.LimitReader(r, int64(u.limit)+1))
+	if out.Len() > u.limit {
+		err = errTooLarge
 	}
+	return out.Bytes(), err
 }
 
 // grow calls decode with memory, and with larger and larger memory while what it decodes does not fit. Nothing says how large it must

@@ -43,9 +43,9 @@ func readAnswer(kept *keptAnswer) (*answer, error) {
 		a.code = sarama.KError(r.int16())
 		r.int32() // the session
 	}
-	for range r.count(6, 3) {
+	for range r.count(3) {
 		topic := string(r.take(r.length(false)))
-		parts := make([]part, r.count(38, 37))
+		parts := make([]part, r.count(37))
 		for i := range parts {
 			k, p := key{topic, r.int32()}, &parts[i]
 			p.read(&r, version)
@@ -63,7 +63,7 @@ func readAnswer(kept *keptAnswer) (*answer, error) {
 // read reads the part of a partition behind its number.
 func (p *part) read(r *reader, version int16) {
 	p.code, p.end, p.stable, p.start, p.follower = sarama.KError(r.int16()), r.int64(), r.int64(), r.int64(), -1
-	if n := r.count(16, 17); n > 0 {
+	if n := r.count(16); n > 0 {
 		p.aborted = make([]sarama.AbortedTransaction, n)
 		for i := range p.aborted {
 			p.aborted[i] = sarama.AbortedTransaction{ProducerID: r.int64(), FirstOffset: r.int64()}
@@ -121,13 +121,9 @@ func (r *reader) length(long bool) int {
 	}
 }
 
-// count reads the length of an array whose elements take so many bytes at least, in a version that is not flexible and in one
-// that is.
-func (r *reader) count(fixed, flexible int) int {
-	n, least := r.length(true), fixed
-	if r.flexible {
-		least = flexible
-	}
+// count reads the length of an array whose elements take so many bytes at least.
+func (r *reader) count(least int) int {
+	n := r.length(true)
 	if n < -1 || n > len(r.rest)/least {
 		r.bad, r.rest = true, nil
 		return 0
