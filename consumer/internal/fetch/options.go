@@ -75,7 +75,7 @@ type Options struct {
 	// a slow broker may send no byte while an answer is due. Config is copied. nil is sarama.NewConfig.
 	Config *sarama.Config
 
-	// Dialer opens the connections, before TLS. nil dials as Config says.
+	// Dialer opens the connections, before TLS. Config has no say in it; nil dials within Config.Net.DialTimeout.
 	Dialer Dialer
 
 	// MaxBytes bounds the memory of all partitions together, in bytes; answers to requests in flight count in advance. Each open
@@ -123,7 +123,7 @@ func newSettings(opts Options) (settings, error) {
 	}
 	opts.Config = &c
 	if opts.Dialer == nil {
-		opts.Dialer = dialerOf(&c)
+		opts.Dialer = &net.Dialer{Timeout: c.Net.DialTimeout}
 	}
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = defaultMaxBytes
@@ -152,14 +152,6 @@ func newSettings(opts Options) (settings, error) {
 		s.answer = math.MaxInt32
 	}
 	return s, nil
-}
-
-// dialerOf returns the dialer that a configuration has.
-func dialerOf(c *sarama.Config) Dialer {
-	if c.Net.Proxy.Enable {
-		return c.Net.Proxy.Dialer
-	}
-	return &net.Dialer{Timeout: c.Net.DialTimeout, KeepAlive: c.Net.KeepAlive, LocalAddr: c.Net.LocalAddr}
 }
 
 // brokerConfig returns the configuration of one connection. sarama's read deadline is for a whole answer; conn replaces it by one
