@@ -17,10 +17,7 @@ func TestConcurrentCalls(t *testing.T) {
 		in.Members[m].Weight = 1 + m%3
 	}
 	text := fmt.Sprint(in)
-	for _, f := range []allocfn.Func{
-		allocfn.RoundRobin(), allocfn.Range(), allocfn.Balanced(), allocfn.TopicBalanced(), allocfn.CoPartitioned(),
-		allocfn.Ordinal(), allocfn.Rendezvous(), kielRoundRobin(),
-	} {
+	for _, f := range append(everyFunc(), kielRoundRobin()) {
 		want := mustCall(t, f, in)
 		errs := make([]error, 8)
 		var wg sync.WaitGroup

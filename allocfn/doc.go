@@ -17,6 +17,8 @@
 //   - [Rendezvous] moves the least at any change, but balances only by chance.
 //   - [FromKiel] makes a Func of a function written for kiel, which maps names to names.
 //
+// [All] returns all but the last, and what each goes by.
+//
 // A user's own function is a Func, too; [FromMapping] helps with results by names, and consumer.FromStrategy makes one of a
 // strategy that was written for sarama. [Call] runs any of them, recovers panics and checks the result. [Measure] compares two
 // plans, and a [View] shows one by member and by topic.

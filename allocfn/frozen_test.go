@@ -40,10 +40,11 @@ func vectorFiles() map[string]string {
 
 // everyFunc returns all functions of the package.
 func everyFunc() []allocfn.Func {
-	return []allocfn.Func{
-		allocfn.Ordinal(), allocfn.Rendezvous(), allocfn.CoPartitioned(), allocfn.TopicBalanced(), allocfn.RoundRobin(), allocfn.Range(),
-		allocfn.Balanced(),
+	var all []allocfn.Func
+	for _, f := range allocfn.All() {
+		all = append(all, f.Func)
 	}
+	return all
 }
 
 // allVector is a case of testdata/all.json: a group with weights, zones and topics, and a sum of the owners by each function's id.

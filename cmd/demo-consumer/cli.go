@@ -62,8 +62,8 @@ type consumeCmd struct {
 	Topic          []string      `default:"orders" env:"KIEL_TOPIC" help:"Topic to consume (${default}); repeatable."`
 	Name           string        `env:"KIEL_NAME" help:"Name of this member; by default host:pid."`
 	Static         bool          `env:"KIEL_STATIC" help:"Stay a member, with --name, for the session timeout after an orderly stop or a crash: a process that starts under that name meanwhile moves no partition of another member."`
-	Function       []string      `default:"balanced,roundrobin" enum:"balanced, topicbalanced, copartitioned, ordinal, rendezvous, range, roundrobin" env:"KIEL_FUNCTION" help:"Allocation functions this member can run, the preferred first (${default}): any of ${enum}. All members need one in common; members written in Python run roundrobin."`
-	Weight         int           `default:"1" env:"KIEL_WEIGHT" help:"This member's share of the partitions compared with others' (${default}), if the function goes by weights: balanced and topicbalanced do."`
+	Function       []string      `default:"balanced,roundrobin" enum:"${functions}" env:"KIEL_FUNCTION" help:"Allocation functions this member can run, the preferred first (${default}): any of ${enum}. All members need one in common; members written in Python run roundrobin."`
+	Weight         int           `default:"1" env:"KIEL_WEIGHT" help:"This member's share of the partitions compared with others' (${default}), if the function goes by weights: ${weighted}."`
 	Zone           string        `env:"KIEL_ZONE" help:"Where this member runs: it prefers partitions led by brokers with this broker.rack, and fetches from replicas there if Kafka is set up for it."`
 	SessionTimeout time.Duration `default:"10s" env:"KIEL_SESSION_TIMEOUT" help:"ZooKeeper session timeout to ask for (${default}): a crashed member's partitions are free after it."`
 	MaxTimeout     time.Duration `default:"40s" name:"max-session-timeout" env:"KIEL_MAX_SESSION_TIMEOUT" help:"The longest session timeout that the servers grant, or that any member of the group asks for (${default}): a member waits that long for a dead one of its name."`

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -255,16 +256,28 @@ func startOf(from string) consumer.From {
 	return consumer.Earliest
 }
 
+func everyFunction(allocfn.Builtin) bool { return true }
+
+func weighted(f allocfn.Builtin) bool { return f.Weights }
+
+// names returns the names of the allocation functions that has is true of, for the help.
+func names(has func(allocfn.Builtin) bool) string {
+	var all []string
+	for _, f := range allocfn.All() {
+		if has(f) {
+			all = append(all, f.Name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // functionsNamed returns the functions of these names, which the flag's enum has checked.
 func functionsNamed(names []string) []allocfn.Func {
 	var named []allocfn.Func
 	for _, name := range names {
-		for _, f := range []allocfn.Func{
-			allocfn.Balanced(), allocfn.TopicBalanced(), allocfn.CoPartitioned(), allocfn.Ordinal(),
-			allocfn.Rendezvous(), allocfn.Range(), allocfn.RoundRobin(),
-		} {
+		for _, f := range allocfn.All() {
 			if f.Name == name {
-				named = append(named, f)
+				named = append(named, f.Func)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: helpWidth}),
 		kong.Help(helpWithExamples),
-		kong.Vars{"version": connect.Version("demo-consumer")},
+		kong.Vars{"version": connect.Version("demo-consumer"), "functions": names(everyFunction), "weighted": names(weighted)},
 		kong.UsageOnError(),
 	)
 	if err != nil {

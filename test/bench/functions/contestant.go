@@ -43,18 +43,10 @@ func ours() []Contestant {
 		{Name: "Balanced, from texts to maps", What: "texts topic:id to nested maps", Prepare: textsToMaps(balanced)},
 		{Name: ListsToMaps, What: "lists of members and partitions, not sorted, to nested maps", Prepare: listsToMaps(balanced)},
 	}
-	for _, f := range []struct {
-		name string
-		f    allocfn.Func
-	}{
-		{"TopicBalanced", allocfn.TopicBalanced()},
-		{"CoPartitioned", allocfn.CoPartitioned()},
-		{"Ordinal", allocfn.Ordinal()},
-		{"Rendezvous", allocfn.Rendezvous()},
-		{"Range", allocfn.Range()},
-		{"RoundRobin", allocfn.RoundRobin()},
-	} {
-		all = append(all, Contestant{Name: f.name, What: all[0].What, Prepare: call(f.f)})
+	for _, f := range allocfn.All() {
+		if f.ID() != balanced.ID() {
+			all = append(all, Contestant{Name: f.Title, What: all[0].What, Prepare: call(f.Func)})
+		}
 	}
 	for i := range all {
 		all[i].Library = "kiel"

@@ -21,16 +21,11 @@ const FranzGo = "franz-go sticky"
 
 // Functions returns ours, and last the peer that keeps what members had.
 func Functions() []Function {
-	return []Function{
-		{Name: "Balanced", Func: allocfn.Balanced()},
-		{Name: "TopicBalanced", Func: allocfn.TopicBalanced()},
-		{Name: "CoPartitioned", Func: allocfn.CoPartitioned()},
-		{Name: "Ordinal", Func: allocfn.Ordinal(), Numbered: true},
-		{Name: "Rendezvous", Func: allocfn.Rendezvous()},
-		{Name: "Range", Func: allocfn.Range()},
-		{Name: "RoundRobin", Func: allocfn.RoundRobin()},
-		{Name: FranzGo, peer: true},
+	var all []Function
+	for _, f := range allocfn.All() {
+		all = append(all, Function{Name: f.Title, Func: f.Func, Numbered: f.Numbered})
 	}
+	return append(all, Function{Name: FranzGo, peer: true})
 }
 
 // plan returns what the function makes of g, when members have what before gave them, which functions of ours do not look at.

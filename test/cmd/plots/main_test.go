@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +37,15 @@ func TestDocs(t *testing.T) {
 		}
 		if !bytes.Equal(got, want) {
 			t.Errorf("docs/%s is not what testdata of test/bench says: go run ./test/cmd/plots", name)
+		}
+	}
+}
+
+// TestEachFunctionHasALook fails when pictures leave out a function.
+func TestEachFunctionHasALook(t *testing.T) {
+	for _, name := range rows() {
+		if !slices.ContainsFunc(byFunction, func(s series) bool { return s.name == name }) {
+			t.Errorf("byFunction has no colour and mark for %s", name)
 		}
 	}
 }

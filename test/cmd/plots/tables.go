@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/test/bench/functions"
 )
 
@@ -35,15 +36,21 @@ func tables(t functions.Times, m functions.Movements) map[string]string {
 	}
 }
 
-// rows are the functions in the order of the page.
-var rows = []string{"Balanced", "TopicBalanced", "CoPartitioned", "Ordinal", "Rendezvous", "Range", "RoundRobin"}
+// rows returns the names of the functions in the order of the page.
+func rows() []string {
+	var names []string
+	for _, f := range allocfn.All() {
+		names = append(names, f.Title)
+	}
+	return names
+}
 
 // figures is the short table.
 func figures(t functions.Times, m functions.Movements) string {
 	var b strings.Builder
 	header(&b, "function", "moved: one of 10 joins · leaves", "one of 100", "one of 1,000", "spread in total · in a topic",
 		"2,000 × 100,000", "10,000 × 1,000,000")
-	for _, name := range rows {
+	for _, name := range rows() {
 		fmt.Fprintf(&b, "| `%s` ", name)
 		for _, size := range functions.MoveSizes() {
 			moves := find(m.Moves, name, size)
@@ -124,11 +131,11 @@ func movementTable(all []functions.Moves) string {
 	var b strings.Builder
 	columns := []string{"function"}
 	for _, s := range functions.MoveSizes() {
-		seeds := find(all, rows[0], s).Seeds
+		seeds := find(all, rows()[0], s).Seeds
 		columns = append(columns, fmt.Sprintf("%s × %s, %d seeds", grouped(s.Members), grouped(s.Partitions), seeds))
 	}
 	header(&b, append(columns, "spread in total · in a topic")...)
-	for _, name := range append(rows, functions.FranzGo) {
+	for _, name := range append(rows(), functions.FranzGo) {
 		fmt.Fprintf(&b, "| %s |", name)
 		var spreads []string
 		for _, s := range functions.MoveSizes() {
@@ -166,7 +173,7 @@ func switchesTable(all []functions.Switch) string {
 	}
 	header(&b, columns...)
 	for _, s := range all {
-		if s.To != rows[0] {
+		if s.To != rows()[0] {
 			continue
 		}
 		if s.Members == sizes[0].Members {
