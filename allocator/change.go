@@ -96,8 +96,8 @@ func (n *someNames) reason(code status.Code) status.Reason {
 type comparison struct {
 	before, now *mapping
 
-	joined, gone                    someNames
-	topics, weights, zones, changed someNames // members that joined again with another record, by what has changed in it
+	joined, gone someNames
+	rejoined     []someNames // members that joined again with another record, for each of recordReasons
 
 	nowOf   []int32 // for each member before, its index now, -1 if it is gone
 	arrived []bool  // for each member now, whether it has joined
@@ -116,7 +116,7 @@ func (m *mapping) follow(before *mapping, on occasion) {
 	m.occasion = on
 	m.change = &change{members: len(m.members), partitions: len(m.in.Partitions)}
 	c := &comparison{
-		before: before, now: m, change: m.change,
+		before: before, now: m, change: m.change, rejoined: make([]someNames, len(recordReasons())),
 		alike: make([]*move, len(before.members)+1), toArrived: make(map[[2]int32]*move),
 	}
 	if before.change != nil {
@@ -146,7 +146,7 @@ func (c *comparison) compareMembers() {
 		default:
 			c.nowOf[i] = int32(k)
 			if !sameMember(was.members[i], is.members[k]) {
-				c.compareRecords(was.read[i], is.read[k])
+				c.compareRecords(&was.read[i], &is.read[k])
 			}
 			i, k = i+1, k+1
 		}
@@ -165,26 +165,26 @@ func compareNames(a, b []party.Member) int {
 	}
 }
 
-// compareRecords finds what has changed in the record of a member that has joined again.
-func (c *comparison) compareRecords(was, is member) {
-	switch {
-	case !slices.Equal(was.asksFor(), is.asksFor()):
-		c.topics.add(is.Name)
-	case max(was.Weight, 1) != max(is.Weight, 1):
-		c.weights.add(is.Name)
-	case was.Zone != is.Zone:
-		c.zones.add(is.Name)
-	default:
-		c.changed.add(is.Name)
+// recordReason is a reason code for a member that has joined again with another record.
+type recordReason struct {
+	code    status.Code
+	differs func(was, is *member) bool
+}
+
+// recordReasons returns the codes in the order in which they count: of several differences the first one is the reason.
+func recordReasons() []recordReason {
+	return []recordReason{
+		{status.TopicsChanged, func(was, is *member) bool { return !slices.Equal(was.asksFor(), is.asksFor()) }},
+		{status.WeightsChanged, func(was, is *member) bool { return max(was.Weight, 1) != max(is.Weight, 1) }},
+		{status.ZonesChanged, func(was, is *member) bool { return was.Zone != is.Zone }},
+		{status.MemberChanged, func(_, _ *member) bool { return true }},
 	}
 }
 
-// asksFor returns the topics in a member's record.
-func (m *member) asksFor() []string {
-	if m.asks != nil {
-		return m.asks.Entries
-	}
-	return m.Topics
+// compareRecords finds what has changed in the record of a member that has joined again.
+func (c *comparison) compareRecords(was, is *member) {
+	i := slices.IndexFunc(recordReasons(), func(r recordReason) bool { return r.differs(was, is) })
+	c.rejoined[i].add(is.Name)
 }
 
 // compareSets finds the topics that were added to the set, got partitions in it, or lost some.
@@ -240,19 +240,15 @@ func (c *comparison) reason() status.Reason {
 	if c.gone.count == 1 && c.gone.names[0] == status.Cut(is.occasion.self) {
 		return status.NewReason(status.Stopped) // for the other members it is MemberGone
 	}
-	for _, members := range []struct {
-		someNames
-		code status.Code
-	}{
-		{c.gone, status.MemberGone},
-		{c.joined, status.MemberJoined},
-		{c.topics, status.TopicsChanged},
-		{c.weights, status.WeightsChanged},
-		{c.zones, status.ZonesChanged},
-		{c.changed, status.MemberChanged},
-	} {
-		if members.count > 0 {
-			return members.reason(members.code)
+	switch {
+	case c.gone.count > 0:
+		return c.gone.reason(status.MemberGone)
+	case c.joined.count > 0:
+		return c.joined.reason(status.MemberJoined)
+	}
+	for i, r := range recordReasons() {
+		if c.rejoined[i].count > 0 {
+			return c.rejoined[i].reason(r.code)
 		}
 	}
 	switch {

@@ -16,11 +16,36 @@ import (
 // member is a member of the group with what its record says.
 type member struct {
 	allocfn.Member
-	asks     *topiclist.List // the record's list of topics, if it has patterns; Topics are then those that the patterns find
-	runs     []string        // IDs of the functions that the member can run, the preferred first
-	cluster  cluster         // what the record names
-	recorded bool            // whether the member has a good record
-	fault    error           // why the record is bad, nil if it is good or there is none
+	record *record  // nil if it is bad or there is none; members may share it, and nobody changes it
+	runs   []string // IDs of the functions that the member can run, the preferred first
+	fault  error    // why the record is bad, nil if it is good or there is none
+}
+
+// recorded reports whether the member has a good record.
+func (m *member) recorded() bool { return m.record != nil }
+
+// cluster returns what the record names, "" if there is none.
+func (m *member) cluster() cluster {
+	if m.record == nil {
+		return ""
+	}
+	return m.record.Cluster
+}
+
+// patterns returns the record's list of topics if it has patterns, and nil otherwise. Then Topics are those that the patterns find.
+func (m *member) patterns() *topiclist.List {
+	if m.record == nil || !m.record.asks.HasPatterns() {
+		return nil
+	}
+	return m.record.asks
+}
+
+// asksFor returns the topics in the member's record.
+func (m *member) asksFor() []string {
+	if list := m.patterns(); list != nil {
+		return list.Entries
+	}
+	return m.Topics
 }
 
 // readMembers parses the records of the members. Records that are the same in known are taken from there. same reports whether
@@ -37,7 +62,7 @@ func readMembers(ms []party.Member, pythonFunc string, known *inputs) (members [
 		case k < len(known.members) && sameRecord(known.members[k], m):
 			members[i] = known.read[k]
 			continue
-		case i > 0 && members[i-1].recorded && m.Err == nil && bytes.Equal(ms[i-1].Data, m.Data):
+		case i > 0 && members[i-1].recorded() && m.Err == nil && bytes.Equal(ms[i-1].Data, m.Data):
 			members[i] = members[i-1]
 			members[i].Name = m.Name
 		default:
@@ -61,11 +86,9 @@ func readMember(m party.Member, pythonFunc string, lists *listCache) member {
 	case !ok:
 		return member{Member: allocfn.Member{Name: m.Name}, runs: []string{pythonFunc}, fault: err}
 	default:
-		read := member{Member: allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone}, runs: r.Functions, cluster: r.Cluster, recorded: true}
-		if r.asks.HasPatterns() {
-			read.asks = r.asks // inputs.findTopics finds the topics
-		} else {
-			read.Topics = r.asks.Names
+		read := member{Member: allocfn.Member{Name: m.Name, Weight: r.Weight, Zone: r.Zone}, record: &r, runs: r.Functions}
+		if read.patterns() == nil {
+			read.Topics = r.asks.Names // otherwise inputs.findTopics finds the topics
 		}
 		return read
 	}

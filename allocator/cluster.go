@@ -58,12 +58,12 @@ func oldestNaming(members []party.Member, read func(i int) cluster) (oldest int,
 
 // otherClusters returns the name of the oldest member that names a cluster, and the members that name another, if there are any.
 func (in *inputs) otherClusters() (oldest string, others []string) {
-	i, first := oldestNaming(in.members, func(i int) cluster { return in.read[i].cluster })
+	i, first := oldestNaming(in.members, func(i int) cluster { return in.read[i].cluster() })
 	if i < 0 {
 		return "", nil
 	}
 	return in.members[i].Name, in.names(func(p *party.Member, m *member) bool {
-		c := clusterOf(p, m.cluster)
+		c := clusterOf(p, m.cluster())
 		return c != "" && c != first
 	})
 }

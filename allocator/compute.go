@@ -88,7 +88,7 @@ func (in *inputs) allocation(zones map[kiel.Partition]string) allocfn.Input {
 	recorded := true
 	for i := range in.read {
 		members[i] = in.read[i].Member
-		recorded = recorded && in.read[i].recorded
+		recorded = recorded && in.read[i].recorded()
 	}
 	for i := range members {
 		if !recorded {

@@ -72,7 +72,7 @@ func (in *inputs) ignoringTopics() []string {
 	if !slices.ContainsFunc(in.read, func(m member) bool { return len(m.asksFor()) > 0 }) {
 		return nil
 	}
-	return in.names(func(_ *party.Member, m *member) bool { return !m.recorded })
+	return in.names(func(_ *party.Member, m *member) bool { return !m.recorded() })
 }
 
 // unreadableSet returns the disagreement about a set that can't be read.

@@ -202,7 +202,7 @@ func TestEqualRecordsAreParsedOnce(t *testing.T) {
 		t.Errorf("%.0f allocations", n)
 	}
 	for i, m := range read {
-		if m.Name != ms[i].Name || !m.recorded || &m.Topics[0] != &read[0].Topics[0] {
+		if m.Name != ms[i].Name || !m.recorded() || &m.Topics[0] != &read[0].Topics[0] {
 			t.Fatalf("member %d is %+v", i, m)
 		}
 	}
@@ -212,7 +212,7 @@ func TestEqualRecordsAreParsedOnce(t *testing.T) {
 	}
 	read, _ = readMembers(ms[1000:], "roundrobin/1", &inputs{})
 	for _, m := range read {
-		if m.recorded || !strings.Contains(text(m.fault), m.Name) {
+		if m.recorded() || !strings.Contains(text(m.fault), m.Name) {
 			t.Errorf("%s: %v", m.Name, m.fault)
 		}
 	}

@@ -100,9 +100,11 @@ func inspectIn(ctx context.Context, inc *session.Incarnation, group string) (*st
 func planOf(in *inputs, zoned map[kiel.Partition]string) *mapping {
 	if len(in.read) > 0 {
 		input := in.allocation(zoned)
-		fn, err := chooseFunc(in.read, []allocfn.Func{
-			allocfn.Balanced(), allocfn.TopicBalanced(), allocfn.CoPartitioned(), allocfn.Ordinal(), allocfn.Rendezvous(), allocfn.Range(), allocfn.RoundRobin(),
-		})
+		var known []allocfn.Func
+		for _, f := range allocfn.All() {
+			known = append(known, f.Func)
+		}
+		fn, err := chooseFunc(in.read, known)
 		if err == nil {
 			if owner, err := allocfn.Call(fn, input); err == nil {
 				return newMapping(input, fn.ID(), owner)

@@ -54,7 +54,7 @@ func (in *inputs) findTopics(known *inputs, same bool) bool {
 	}
 	in.setTopics, in.found = nil, nil
 	for i := range in.read {
-		list := in.read[i].asks
+		list := in.read[i].patterns()
 		if list == nil {
 			continue
 		}

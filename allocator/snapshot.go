@@ -150,7 +150,7 @@ func (s *Snapshot) Owner(p kiel.Partition) (string, bool) {
 func (s *Snapshot) Claimable() []kiel.Partition {
 	var claimable []kiel.Partition
 	for k, owner := range s.mapping.owner {
-		if s.mapping.inputs.read[owner].recorded {
+		if s.mapping.inputs.read[owner].recorded() {
 			claimable = append(claimable, s.mapping.in.Partitions[k])
 		}
 	}

@@ -195,11 +195,11 @@ func describeMembers(in *inputs, m *mapping) []status.Member {
 }
 
 func describeMember(p *party.Member, r *member) status.Member {
-	m := status.Member{Name: status.Shown(p.Name), Since: status.Millis(p.Ctime), Weight: r.Weight, Zone: r.Zone, Cluster: string(r.cluster), Topics: r.asksFor()}
+	m := status.Member{Name: status.Shown(p.Name), Since: status.Millis(p.Ctime), Weight: r.Weight, Zone: r.Zone, Cluster: string(r.cluster()), Topics: r.asksFor()}
 	if p.Czxid != 0 {
 		m.Session = hex(p.Session)
 	}
-	if r.recorded {
+	if r.recorded() {
 		m.Functions = r.runs
 	}
 	m.Functions, m.Topics = slices.Clone(m.Functions), slices.Clone(m.Topics)
