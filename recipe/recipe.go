@@ -46,10 +46,7 @@ type BlockedError struct {
 	Path       string // the path of the lock, the lease, the semaphore, the election, the queue or the barrier
 	Blocker    string // the path of the blocking znode, as seen at most a session timeout ago; "" if there is none
 	Identifier string // the first 256 bytes of the blocker's data; "" if unknown
-	Ahead      int    // how many contenders for a lock were in front; 0 if unknown
-	Taken      int    // how many leases of a semaphore, or entries of a queue, were taken; 0 if unknown
-	Members    int    // how many members of a double barrier had entered
-	Clients    int    // how many members a double barrier waits for; 0 for other calls
+	Detail     string // more that was seen, such as "2 ahead", "3 taken" or "1 of 3 members"; "" if nothing was
 	Err        error  // why the call ended
 }
 
@@ -59,19 +56,16 @@ func (e *BlockedError) Error() string { return e.Recipe + ": " + e.Text() }
 // Text is Error without the recipe's name. It goes into the text of an error of another package, which names that package.
 func (e *BlockedError) Text() string {
 	switch {
-	case e.Blocker == "" && e.Clients > 0:
-		return fmt.Sprintf("%s: %d of %d members: %v", e.Path, e.Members, e.Clients, e.Err)
+	case e.Blocker == "" && e.Detail != "":
+		return fmt.Sprintf("%s: %s: %v", e.Path, e.Detail, e.Err)
 	case e.Blocker == "":
 		return fmt.Sprintf("%s: blocked by another call on this handle: %v", e.Path, e.Err)
 	}
-	counts := ""
-	if e.Ahead > 0 {
-		counts = fmt.Sprintf(", %d ahead", e.Ahead)
+	detail := ""
+	if e.Detail != "" {
+		detail = ", " + e.Detail
 	}
-	if e.Taken > 0 {
-		counts = fmt.Sprintf(", %d taken", e.Taken)
-	}
-	return fmt.Sprintf("%s: blocked by %s (identifier %q%s): %v", e.Path, e.Blocker, e.Identifier, counts, e.Err)
+	return fmt.Sprintf("%s: blocked by %s (identifier %q%s): %v", e.Path, e.Blocker, e.Identifier, detail, e.Err)
 }
 
 // Unwrap returns why the call ended.

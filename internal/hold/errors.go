@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/recipe"
@@ -37,4 +38,12 @@ func Wrap(ctx context.Context, name, op, path string, err error) error {
 func Blocked(ctx context.Context, err error) (blocked *recipe.BlockedError, ok bool) {
 	blocked, ok = err.(*recipe.BlockedError)                   //nolint:errorlint // not what it wraps
 	return blocked, ok && error(blocked) != context.Cause(ctx) //nolint:errorlint // not what it wraps
+}
+
+// Detail returns a [recipe.BlockedError]'s Detail that counts something, such as "3 taken"; "" if n is 0.
+func Detail(n int, what string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

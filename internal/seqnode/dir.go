@@ -92,7 +92,7 @@ func (d *Dir) Settle(ctx context.Context) error {
 // blocked returns the error of a wait that ended with err while blocker was in the way.
 func (d *Dir) blocked(blocker string, data []byte, ahead int, err error) error {
 	return &recipe.BlockedError{
-		Recipe: "lock", Path: d.path, Blocker: blocker, Identifier: hold.Identifier(data), Ahead: ahead, Err: err,
+		Recipe: "lock", Path: d.path, Blocker: blocker, Identifier: hold.Identifier(data), Detail: hold.Detail(ahead, "ahead"), Err: err,
 	}
 }
 

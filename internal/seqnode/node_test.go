@@ -30,7 +30,7 @@ func TestNode(t *testing.T) {
 		why := errors.New("busy")
 		_, err = b.First(t.Context(), why)
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
-		if !ok || !errors.Is(err, why) || blocked.Blocker != a.Path() || blocked.Identifier != "first" || blocked.Ahead != 1 ||
+		if !ok || !errors.Is(err, why) || blocked.Blocker != a.Path() || blocked.Identifier != "first" || blocked.Detail != "1 ahead" ||
 			!strings.Contains(err.Error(), a.Path()) {
 			t.Errorf("the second: %v", err)
 		}

@@ -89,7 +89,7 @@ func TestUnreadableNodeInFront(t *testing.T) {
 		why := errors.New("busy")
 		_, err := c.First(t.Context(), why)
 		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, why) ||
-			blocked.Blocker != a.Path() || blocked.Identifier != "" || blocked.Ahead != 2 {
+			blocked.Blocker != a.Path() || blocked.Identifier != "" || blocked.Detail != "2 ahead" {
 			t.Errorf("First: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

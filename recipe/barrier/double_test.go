@@ -234,7 +234,7 @@ func TestGivingUp(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
-			if blocked, ok := errors.AsType[*recipe.BlockedError](err); dir == 0 && (!ok || blocked.Members != 1 || blocked.Clients != 2) {
+			if blocked, ok := errors.AsType[*recipe.BlockedError](err); dir == 0 && (!ok || blocked.Detail != "1 of 2 members") {
 				t.Errorf("got %v", err)
 			}
 			w.Net.Client("a").Heal()

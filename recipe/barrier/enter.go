@@ -55,7 +55,7 @@ func (e *entering) run() (*Member, error) {
 // blocked returns the error for the end of ctx, with the znode in the way, or how many members there were.
 func (e *entering) blocked() error {
 	b := blocked(e.d.path, e.left.Path, e.left.Data, e.ended())
-	b.Members, b.Clients = e.here, e.d.clients
+	b.Detail = fmt.Sprintf("%d of %d members", e.here, e.d.clients)
 	return b
 }
 

@@ -210,7 +210,7 @@ func TestTryAcquire(t *testing.T) {
 		}
 		_, err = b.TryAcquire(t.Context())
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
-		if !errors.Is(err, lock.ErrNotAcquired) || !ok || blocked.Blocker != h.Node() || blocked.Identifier != "a" || blocked.Ahead != 1 || blocked.Path != path {
+		if !errors.Is(err, lock.ErrNotAcquired) || !ok || blocked.Blocker != h.Node() || blocked.Identifier != "a" || blocked.Detail != "1 ahead" || blocked.Path != path {
 			t.Errorf("got %v (%+v)", err, blocked)
 		}
 		w.wantContenders(1) // nothing is left behind
@@ -242,7 +242,7 @@ func TestBlockedErrorNamesTheZnodeInTheWay(t *testing.T) {
 			t.Errorf("returned after %v", d)
 		}
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
-		if !ok || blocked.Blocker != stale || blocked.Identifier != "host-7\n" || blocked.Ahead != 2 || !errors.Is(err, why) {
+		if !ok || blocked.Blocker != stale || blocked.Identifier != "host-7\n" || blocked.Detail != "2 ahead" || !errors.Is(err, why) {
 			t.Errorf("got %v (%+v)", err, blocked)
 		}
 		if err == nil || !strings.Contains(err.Error(), stale) || !strings.Contains(err.Error(), `"host-7\n"`) {

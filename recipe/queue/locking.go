@@ -171,7 +171,7 @@ func (q *LockingQueue) once(ctx context.Context, wait bool, b *blockage) (*Held,
 		if count == 0 {
 			return err
 		}
-		return &recipe.BlockedError{Recipe: "queue", Path: q.dir.path, Blocker: first, Taken: count, Err: err}
+		return &recipe.BlockedError{Recipe: "queue", Path: q.dir.path, Blocker: first, Detail: hold.Detail(count, "taken"), Err: err}
 	}
 	if count+skipped < all {
 		return nil, errAgain // other processes took these; new ones may be behind

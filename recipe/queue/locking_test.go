@@ -149,7 +149,7 @@ func TestConcurrentExecution(t *testing.T) {
 				continue
 			}
 			blocked, ok := errors.AsType[*recipe.BlockedError](err)
-			if !ok || blocked.Blocker != taken || blocked.Taken != 1 || !errors.Is(err, context.DeadlineExceeded) {
+			if !ok || blocked.Blocker != taken || blocked.Detail != "1 taken" || !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		}

@@ -71,7 +71,7 @@ func TestUnreadableLease(t *testing.T) {
 		sem := w.semaphore("a", 1)
 		_, err := sem.TryAcquire(t.Context())
 		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
-			blocked.Blocker != h.Node() || blocked.Identifier != "" || blocked.Taken != 1 {
+			blocked.Blocker != h.Node() || blocked.Identifier != "" || blocked.Detail != "1 taken" {
 			t.Errorf("TryAcquire: %v", err)
 		}
 		list, err := sem.LeaseHolders(t.Context())

@@ -190,7 +190,7 @@ func (s *Semaphore) settle(ctx context.Context, wait bool) error {
 // handle.
 func (s *Semaphore) blocked(blocker string, data []byte, taken int, err error) *recipe.BlockedError {
 	return &recipe.BlockedError{
-		Recipe: "semaphore", Path: s.path, Blocker: blocker, Identifier: hold.Identifier(data), Taken: taken, Err: err,
+		Recipe: "semaphore", Path: s.path, Blocker: blocker, Identifier: hold.Identifier(data), Detail: hold.Detail(taken, "taken"), Err: err,
 	}
 }
 

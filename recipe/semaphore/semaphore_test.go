@@ -124,7 +124,7 @@ func TestNonBlocking(t *testing.T) {
 		}
 		_, err = three.TryAcquire(t.Context())
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
-		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Taken != 2 || blocked.Path != path ||
+		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Detail != "2 taken" || blocked.Path != path ||
 			blocked.Blocker != h.Node() && blocked.Blocker != h2.Node() || !strings.HasPrefix(blocked.Identifier, "sem") {
 			t.Errorf("got %v (%+v)", err, blocked)
 		}
@@ -156,7 +156,7 @@ func TestTryBehindAWaiter(t *testing.T) {
 		}
 		_, err := w.semaphore("a", 2).TryAcquire(t.Context())
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
-		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Blocker != contender || blocked.Identifier != "b'p'" || blocked.Taken != 0 {
+		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Blocker != contender || blocked.Identifier != "b'p'" || blocked.Detail != "1 ahead" {
 			t.Errorf("got %v (%+v)", err, blocked)
 		}
 		w.wantZnodes(0, 1)
@@ -286,7 +286,7 @@ func TestTimeout(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != d {
 				t.Errorf("%v after %v", err, time.Since(start))
 			}
-			if !ok || blocked.Blocker != h.Node() || blocked.Identifier != "sem1" || blocked.Taken != 1 || !strings.Contains(err.Error(), h.Node()) {
+			if !ok || blocked.Blocker != h.Node() || blocked.Identifier != "sem1" || blocked.Detail != "1 taken" || !strings.Contains(err.Error(), h.Node()) {
 				t.Errorf("got %v (%+v)", err, blocked)
 			}
 			cancel()
