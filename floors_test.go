@@ -31,7 +31,8 @@ var floors = []floor{
 	{"internal/defaultlog/logtest", "log"},
 	{"internal/promreg", prometheus},
 	{". allocfn status internal/usercall", "internal/operr"},
-	{"internal/errlog health", "status"},
+	{"internal/statuswrite health", "status"},
+	{"internal/errlog", "status internal/statuswrite"},
 	{"internal/topiclist", ""},
 
 	// Only session speaks to ZooKeeper.
@@ -54,11 +55,11 @@ var floors = []floor{
 		"internal/pause"},
 	{"sharedset", "session recipe/lock internal/watched internal/defaultlog internal/errlog internal/operr internal/promreg " + prometheus},
 
-	{"allocator", "session party sharedset allocfn status internal/topiclist internal/zones internal/usercall internal/defaultlog internal/errlog " +
+	{"allocator", "session party sharedset allocfn status internal/statuswrite internal/topiclist internal/zones internal/usercall internal/defaultlog internal/errlog " +
 		"internal/latest internal/operr internal/pause internal/promreg " + prometheus},
 	{"ownership/internal/machine", ""},
-	{"ownership/internal/claims", "session status internal/watched internal/operr"},
-	{"ownership", "session allocator status ownership/internal/machine ownership/internal/claims internal/usercall internal/defaultlog internal/errlog " +
+	{"ownership/internal/claims", "session status internal/statuswrite internal/watched internal/operr"},
+	{"ownership", "session allocator status internal/statuswrite ownership/internal/machine ownership/internal/claims internal/usercall internal/defaultlog internal/errlog " +
 		"internal/operr internal/promreg " + prometheus},
 
 	// Only what is under consumer speaks to Kafka.
@@ -67,16 +68,16 @@ var floors = []floor{
 	{"consumer/internal/fetch", "consumer/internal/kafkaconn internal/defaultlog internal/errlog internal/operr " + kafka +
 		" github.com/klauspost/compress/gzip github.com/klauspost/compress/snappy/xerial github.com/klauspost/compress/zstd github.com/pierrec/lz4/v4"},
 	{"consumer/internal/offsets", "session consumer/internal/kafkaconn internal/errlog internal/operr internal/pause " + kafka},
-	{"consumer/internal/reporting", "status consumer/internal/offsets internal/errlog internal/operr " + kafka},
+	{"consumer/internal/reporting", "status internal/statuswrite consumer/internal/offsets internal/errlog internal/operr " + kafka},
 	{"consumer/internal/topics", "allocator consumer/internal/kafkaconn consumer/internal/reporting internal/zones internal/operr internal/pause " + kafka},
 	{"consumer/internal/handmade", "status consumer/internal/fetch consumer/internal/offsets"},
-	{"consumer", "session allocator allocfn ownership status consumer/internal/sessions consumer/internal/kafkaconn consumer/internal/fetch " +
+	{"consumer", "session allocator allocfn ownership status internal/statuswrite consumer/internal/sessions consumer/internal/kafkaconn consumer/internal/fetch " +
 		"consumer/internal/offsets consumer/internal/reporting consumer/internal/topics consumer/internal/handmade internal/topiclist internal/zones " +
 		"internal/usercall internal/defaultlog internal/errlog internal/operr internal/pause internal/promreg " + kafka + " " + prometheus},
 
 	// These are beside consumer, and no part of a member.
 	{"consumer/consumertest", "session ownership status consumer consumer/internal/fetch consumer/internal/handmade " + kafka},
-	{"consumer/inspect", "session allocator ownership status consumer/internal/kafkaconn consumer/internal/offsets consumer/internal/topics " +
+	{"consumer/inspect", "session allocator ownership status internal/statuswrite consumer/internal/kafkaconn consumer/internal/offsets consumer/internal/topics " +
 		"internal/operr internal/pause " + kafka},
 	{"consumer/page", "status consumer/inspect internal/latest internal/operr internal/pause internal/plain"},
 }

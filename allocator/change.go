@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -74,8 +75,8 @@ type someNames struct {
 }
 
 func (n *someNames) add(name string) {
-	if n.count++; n.count <= status.MaxNames {
-		n.names = append(n.names, status.Cut(name))
+	if n.count++; n.count <= statuswrite.MaxNames {
+		n.names = append(n.names, statuswrite.ShortName(name))
 	}
 }
 
@@ -229,16 +230,16 @@ func hasTopic(items []string, topic string) bool {
 func (c *comparison) reason() status.Reason {
 	was, is := c.before, c.now
 	if was.change == nil {
-		return status.NewReason(status.Started)
+		return statuswrite.Reason(status.Started)
 	}
 	if was.occasion.inc != is.occasion.inc {
-		return status.NewReason(status.SessionLost)
+		return statuswrite.Reason(status.SessionLost)
 	}
 	if was.fn != is.fn {
-		return status.NewReason(status.FunctionChanged, was.fn, is.fn)
+		return statuswrite.Reason(status.FunctionChanged, was.fn, is.fn)
 	}
-	if c.gone.count == 1 && c.gone.names[0] == status.Cut(is.occasion.self) {
-		return status.NewReason(status.Stopped) // for the other members it is MemberGone
+	if c.gone.count == 1 && c.gone.names[0] == statuswrite.ShortName(is.occasion.self) {
+		return statuswrite.Reason(status.Stopped) // for the other members it is MemberGone
 	}
 	switch {
 	case c.gone.count > 0:
@@ -253,16 +254,16 @@ func (c *comparison) reason() status.Reason {
 	}
 	switch {
 	case len(c.added) > 0:
-		return status.NewReason(status.TopicAdded, c.added...)
+		return statuswrite.Reason(status.TopicAdded, c.added...)
 	case len(c.grew) > 0:
-		return status.NewReason(status.TopicGrew, c.grew...)
+		return statuswrite.Reason(status.TopicGrew, c.grew...)
 	case len(c.removed) > 0:
-		return status.NewReason(status.TopicRemoved, c.removed...)
+		return statuswrite.Reason(status.TopicRemoved, c.removed...)
 	case was.occasion.zones != is.occasion.zones && !maps.Equal(was.in.Zones, is.in.Zones):
-		return status.NewReason(status.ZonesChanged)
+		return statuswrite.Reason(status.ZonesChanged)
 	case is.occasion.manual:
-		return status.NewReason(status.Manual)
+		return statuswrite.Reason(status.Manual)
 	default:
-		return status.NewReason(status.Unchanged)
+		return statuswrite.Reason(status.Unchanged)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/party"
 )
@@ -126,9 +127,6 @@ func commonFunc(members []member) (id string, ok bool) {
 	return "", false
 }
 
-// maxNamed is how many members, items or topics an error names.
-const maxNamed = 5
-
 // whoRunsWhat returns a text that names, for each different list of functions, the members that have it, in the order of the
 // first of them.
 func whoRunsWhat(members []member) string {
@@ -150,8 +148,8 @@ func whoRunsWhat(members []member) string {
 
 // names joins the first names and counts the rest.
 func names(all []string) string {
-	if more := len(all) - maxNamed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxNamed], ", "), more)
+	if more := len(all) - statuswrite.MaxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:statuswrite.MaxNames], ", "), more)
 	}
 	return strings.Join(all, ", ")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -177,8 +178,8 @@ func badItems(bad []string) error {
 
 // some joins the first errors and counts the rest.
 func some(errs []error) error {
-	if more := len(errs) - maxNamed; more > 0 {
-		errs = append(slices.Clone(errs[:maxNamed]), fmt.Errorf("and %d more", more))
+	if more := len(errs) - statuswrite.MaxNames; more > 0 {
+		errs = append(slices.Clone(errs[:statuswrite.MaxNames]), fmt.Errorf("and %d more", more))
 	}
 	return errors.Join(errs...)
 }

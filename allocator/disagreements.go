@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/status"
 )
@@ -22,7 +23,7 @@ func disagreements(in *inputs) []status.Disagreement {
 	all := []status.Disagreement{}
 	about := func(kind status.DisagreementKind, text string, names []string) {
 		if len(names) > 0 {
-			all = append(all, status.NewDisagreement(kind, text, names...))
+			all = append(all, statuswrite.Disagreement(kind, text, names...))
 		}
 	}
 	about(status.NoCommonFunction, "These members can't run the allocation function that the first member prefers, and no other one is common "+
@@ -37,7 +38,7 @@ func disagreements(in *inputs) []status.Disagreement {
 		in.names(func(p *party.Member, _ *member) bool { return p.Czxid != 0 && p.Session == 0 }))
 	if first, others := in.otherClusters(); first != "" {
 		about(status.OtherCluster, fmt.Sprintf("These members consume another Kafka cluster than member %q, the oldest that names one. A member of this "+
-			"version leaves by itself. Stop them, or give them another group.", status.Shown(first)), others)
+			"version leaves by itself. Stop them, or give them another group.", statuswrite.Name(first)), others)
 	}
 	about(status.OddItem, "These items of the set are no partitions, or name one a second time, and belong to nobody. "+
 		"Members of Python kiel may fail on them. Remove them from the set.", in.odd)
@@ -77,12 +78,12 @@ func (in *inputs) ignoringTopics() []string {
 
 // unreadableSet returns the disagreement about a set that can't be read.
 func unreadableSet(err error) status.Disagreement {
-	return status.NewDisagreement(status.UnreadableSet, "The set can't be read, and is not written. Its last good partitions stay, "+
-		"and new members get none. Repair or delete the znode. "+status.ShownText(operr.Text(err)))
+	return statuswrite.Disagreement(status.UnreadableSet, "The set can't be read, and is not written. Its last good partitions stay, "+
+		"and new members get none. Repair or delete the znode. "+statuswrite.Text(operr.Text(err)))
 }
 
 // unreadableZones returns the disagreement about zones that can't be read.
 func unreadableZones(err error) status.Disagreement {
-	return status.NewDisagreement(status.UnreadableZones, "The zones can't be read, so partitions count as having none. Repair or delete the "+
-		"znode. "+status.ShownText(operr.Text(err)))
+	return statuswrite.Disagreement(status.UnreadableZones, "The zones can't be read, so partitions count as having none. Repair or delete the "+
+		"znode. "+statuswrite.Text(operr.Text(err)))
 }

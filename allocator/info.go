@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -22,7 +23,7 @@ type info struct {
 // newInfo returns the info of a member of this process, which answers /status at addr.
 func newInfo(addr string) []byte {
 	host, _ := os.Hostname() // "" is unknown
-	data, err := json.Marshal(info{Host: status.Cut(host), PID: os.Getpid(), Addr: addr})
+	data, err := json.Marshal(info{Host: statuswrite.ShortName(host), PID: os.Getpid(), Addr: addr})
 	if err != nil {
 		return nil
 	}
@@ -49,7 +50,7 @@ func readInfos(ctx context.Context, inc *session.Incarnation, path string, membe
 	}
 	for k := range members {
 		i := infos[who{members[k].Name, members[k].Session}]
-		described[k].Host, described[k].PID = status.Shown(i.Host), i.PID
+		described[k].Host, described[k].PID = statuswrite.Name(i.Host), i.PID
 		if status.CheckAddr(i.Addr) == nil {
 			described[k].StatusAddr = i.Addr
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -71,7 +72,7 @@ func inspectIn(ctx context.Context, inc *session.Incarnation, group string) (*st
 	if zonesErr != nil && !aboutZnode(ctx, zonesErr) {
 		return nil, zonesErr
 	}
-	g := status.New(group, status.SourceZooKeeper, time.Now().UTC())
+	g := statuswrite.Group(group, status.SourceZooKeeper, time.Now().UTC())
 	in := readInputs(members, items, defaultPythonFunc, &inputs{})
 	m := planOf(in, zoned)
 	g.Members = describeMembers(in, m)
@@ -82,7 +83,7 @@ func inspectIn(ctx context.Context, inc *session.Incarnation, group string) (*st
 	for i := range g.Partitions {
 		p := &g.Partitions[i]
 		if k, ok := m.index(kiel.Partition{Topic: p.Topic, ID: p.Partition}); ok {
-			p.Planned = status.Shown(m.members[m.owner[k]])
+			p.Planned = statuswrite.Name(m.members[m.owner[k]])
 		}
 	}
 	g.Disagreements = disagreements(in)

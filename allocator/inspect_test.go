@@ -15,6 +15,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -99,8 +100,8 @@ func TestInspect(t *testing.T) {
 		}
 		g = inspect()
 		wantDisagreements(w, g,
-			"no-common-function a b, py, "+status.Shown(long), "topics-ignored a b, py, "+status.Shown(long),
-			"unreadable-record a b, "+status.Shown(long), "persistent-member a b, py, "+status.Shown(long), "odd-item t:1, x:y:1", "unreadable-zones ")
+			"no-common-function a b, py, "+statuswrite.Name(long), "topics-ignored a b, py, "+statuswrite.Name(long),
+			"unreadable-record a b, "+statuswrite.Name(long), "persistent-member a b, py, "+statuswrite.Name(long), "odd-item t:1, x:y:1", "unreadable-zones ")
 		if n := len(g.Partitions); n != 2 || len(g.Members) != 4 {
 			w.Errorf("%d partitions, %d members", n, len(g.Members))
 		}
@@ -207,7 +208,7 @@ func TestInspectALargeGroup(t *testing.T) {
 		if err != nil || len(g.Members) != 1001 || len(g.Partitions) != 1000 || time.Since(start) > time.Second {
 			w.Errorf("%d members, %d partitions in %v, %v", len(g.Members), len(g.Partitions), time.Since(start), err)
 		}
-		if d := g.Disagreements[0]; d.Kind != status.PersistentMember || len(d.Names) != status.MaxListed || d.More != 980 {
+		if d := g.Disagreements[0]; d.Kind != status.PersistentMember || len(d.Names) != statuswrite.MaxListed || d.More != 980 {
 			w.Errorf("%+v", d)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -95,7 +96,7 @@ func (c *comparison) move(p kiel.Partition, from, to int32) *move {
 	if !left && c.before.change != nil && c.arrived[to] {
 		m := c.toArrived[[2]int32{from, to}]
 		if m == nil {
-			m = c.newMove(from, status.NewReason(status.MemberJoined, c.now.members[to]))
+			m = c.newMove(from, statuswrite.Reason(status.MemberJoined, c.now.members[to]))
 			c.toArrived[[2]int32{from, to}] = m
 		}
 		return m
@@ -115,9 +116,9 @@ func (c *comparison) move(p kiel.Partition, from, to int32) *move {
 // departure returns the reason of moves from a member that is gone.
 func (c *comparison) departure(name string) status.Reason {
 	if name == c.now.occasion.self {
-		return status.NewReason(status.Stopped) // for the other members it is MemberGone
+		return statuswrite.Reason(status.Stopped) // for the other members it is MemberGone
 	}
-	return status.NewReason(status.MemberGone, name)
+	return statuswrite.Reason(status.MemberGone, name)
 }
 
 // newMove returns a move from the member with index from in the mapping before, -1 for none.
@@ -141,7 +142,7 @@ func (c *comparison) newPartition(topic string) (*move, bool) {
 		return nil, false
 	}
 	if c.newcomer == nil || c.ofTopic != topic {
-		c.newcomer, c.ofTopic = c.newMove(-1, status.NewReason(code, topic)), topic
+		c.newcomer, c.ofTopic = c.newMove(-1, statuswrite.Reason(code, topic)), topic
 	}
 	return c.newcomer, true
 }

@@ -120,6 +120,14 @@ const (
 	callbackTimeout = 30 * time.Second
 )
 
+// Validate returns all faults of the options, joined, as [New] does.
+func (o Options) Validate() error {
+	if _, err := o.withDefaults(); err != nil {
+		return failed("", "", err)
+	}
+	return nil
+}
+
 // withDefaults returns a copy of o with the defaults, which shares nothing with o that can change, and all faults of o joined.
 func (o Options) withDefaults() (Options, error) {
 	if o.Func.Name == "" && o.Func.Assign == nil {

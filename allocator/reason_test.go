@@ -15,6 +15,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/status"
 )
@@ -103,7 +104,7 @@ func TestReasonOfEachKindOfChange(t *testing.T) {
 			if got := s.Reason.String(); got != step.want {
 				r.Errorf("step %d: got %q, want %q", i, got, step.want)
 			}
-			if err := s.Reason.Check(); err != nil {
+			if err := statuswrite.Check(s.Reason); err != nil {
 				r.Error(err)
 			}
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/zones"
+	"github.com/kielgo/kiel/party"
 )
 
 // The limits of a member's record. No member writes a record beyond them, and a record beyond them is a bad one. All members must
 // agree on which records are bad, so the limits are part of the format.
 const (
 	recordVersion = 1
-	maxRecord     = 64 << 10 // bytes; package party has the same limit
 	maxFunctions  = 32
 )
 
@@ -46,8 +46,8 @@ func (r record) encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	if len(data) > maxRecord {
-		return nil, fmt.Errorf("record: %d bytes is more than %d: give fewer Topics", len(data), maxRecord)
+	if len(data) > party.MaxRecord {
+		return nil, fmt.Errorf("record: %d bytes is more than %d: give fewer Topics", len(data), party.MaxRecord)
 	}
 	return data, nil
 }
@@ -58,8 +58,8 @@ func parseRecord(data []byte, parseTopics func([]string) (*topiclist.List, error
 	if len(data) == 0 {
 		return record{}, false, nil
 	}
-	if len(data) > maxRecord {
-		return record{}, false, fmt.Errorf("%w: %d bytes is more than %d", ErrBadRecord, len(data), maxRecord)
+	if len(data) > party.MaxRecord {
+		return record{}, false, fmt.Errorf("%w: %d bytes is more than %d", ErrBadRecord, len(data), party.MaxRecord)
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
 		return record{}, false, operr.Because(ErrBadRecord, err)

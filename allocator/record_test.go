@@ -77,8 +77,8 @@ func TestParseRecord(t *testing.T) {
 		`{"v":1,"functions":["range"],"topics":["^(a{1000}){3}"]}`:       false,
 		`{"v":1,"functions":["range"]} trailing`:                         false,
 		`{"v":1,"functions":["range"`:                                    false,
-		strings.Repeat("[", maxRecord):                                   false,
-		strings.Repeat(" ", maxRecord+1):                                 false,
+		strings.Repeat("[", party.MaxRecord):                             false,
+		strings.Repeat(" ", party.MaxRecord+1):                           false,
 		`{"v":1,"functions":["` + longList(40) + `"]}`:                   false,
 		`{"v":1,"functions":["range"],"zone":"` + fill(250) + `"}`:       false,
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/status"
 )
@@ -48,11 +49,11 @@ func (a *PartitionAllocator) Waiting() string {
 	case !isClosed(a.ready):
 		return "the first mapping: " + a.lacking(s)
 	case !s.Incarnation.Trusted() && a.refusal() != nil:
-		return "membership: " + status.ShownText(operr.Text(a.refusal()))
+		return "membership: " + statuswrite.Text(operr.Text(a.refusal()))
 	case !s.Incarnation.Trusted():
 		return "the ZooKeeper session: it is " + a.session.Stats().State
 	case !s.Joined:
-		return "membership: " + cmp.Or(status.ShownText(text(s.Err)), "the member has left")
+		return "membership: " + cmp.Or(statuswrite.Text(text(s.Err)), "the member has left")
 	default:
 		return ""
 	}
@@ -73,11 +74,11 @@ func (a *PartitionAllocator) lacking(s *Snapshot) string {
 	case !a.ran.Load():
 		return "Run was not called"
 	case s == nil && a.refusal() != nil:
-		return status.ShownText(operr.Text(a.refusal()))
+		return statuswrite.Text(operr.Text(a.refusal()))
 	case s == nil:
 		return "the ZooKeeper session is " + a.session.Stats().State
 	case s.Err != nil:
-		return status.ShownText(operr.Text(s.Err))
+		return statuswrite.Text(operr.Text(s.Err))
 	case !s.Joined:
 		return "the member has not joined"
 	default:
@@ -107,7 +108,7 @@ func (a *PartitionAllocator) refusal() error {
 // which the mapping in force gives them. It knows nothing of claims; Status of package ownership does. It does not block and
 // sends nothing; it takes one pass over members and partitions. The result is the caller's.
 func (a *PartitionAllocator) Status() *status.Group {
-	g := status.New(a.group, status.SourceMember, time.Now().UTC())
+	g := statuswrite.Group(a.group, status.SourceMember, time.Now().UTC())
 	g.Self = a.describeSelf()
 	m, blocked := newMapping(allocfn.Input{}, "", nil), g.Self.Waiting
 	if s := a.Snapshot(); s != nil {
@@ -119,7 +120,7 @@ func (a *PartitionAllocator) Status() *status.Group {
 	in := a.read(m)
 	if m.change != nil {
 		g.Mapping = &status.Mapping{
-			Version: m.change.version, At: m.change.at.UTC(), Function: m.fn, Reason: m.change.reason.Clone(),
+			Version: m.change.version, At: m.change.at.UTC(), Function: m.fn, Reason: statuswrite.Clone(m.change.reason),
 			Hash: m.hashes.mapping.String(), InputsHash: m.hashes.inputs.String(),
 		}
 	}
@@ -195,7 +196,7 @@ func describeMembers(in *inputs, m *mapping) []status.Member {
 }
 
 func describeMember(p *party.Member, r *member) status.Member {
-	m := status.Member{Name: status.Shown(p.Name), Since: status.Millis(p.Ctime), Weight: r.Weight, Zone: r.Zone, Cluster: string(r.cluster()), Topics: r.asksFor()}
+	m := status.Member{Name: statuswrite.Name(p.Name), Since: statuswrite.Millis(p.Ctime), Weight: r.Weight, Zone: r.Zone, Cluster: string(r.cluster()), Topics: r.asksFor()}
 	if p.Czxid != 0 {
 		m.Session = hex(p.Session)
 	}
@@ -227,7 +228,7 @@ func describePartitions(in *inputs, m *mapping, self, blocked string) []status.P
 	slices.SortFunc(places, func(x, y place) int { return cmp.Or(cmp.Compare(x.p.Topic, y.p.Topic), cmp.Compare(x.p.ID, y.p.ID)) })
 	all := make([]status.Partition, len(places))
 	for k, at := range places {
-		all[k] = status.Partition{Topic: status.Shown(at.p.Topic), Partition: at.p.ID, State: status.Free, Zone: m.in.Zones[at.p]}
+		all[k] = status.Partition{Topic: statuswrite.Name(at.p.Topic), Partition: at.p.ID, State: status.Free, Zone: m.in.Zones[at.p]}
 		if at.i >= 0 {
 			m.describe(&all[k], at.i, self, blocked)
 		}
@@ -238,9 +239,9 @@ func describePartitions(in *inputs, m *mapping, self, blocked string) []status.P
 // describe sets the fields of p that the mapping knows. i is the partition's index in the mapping.
 func (m *mapping) describe(p *status.Partition, i int, self, blocked string) {
 	move := m.moves[i]
-	reason := move.reason.Clone()
+	reason := statuswrite.Clone(move.reason)
 	owner := m.members[m.owner[i]]
-	p.Planned, p.Previous, p.Reason = status.Shown(owner), status.Shown(move.from), &reason
+	p.Planned, p.Previous, p.Reason = statuswrite.Name(owner), statuswrite.Name(move.from), &reason
 	if owner != self {
 		p.State = status.Elsewhere
 		return
@@ -254,7 +255,7 @@ func (m *mapping) describe(p *status.Partition, i int, self, blocked string) {
 
 func (c *change) describe() status.Change {
 	return status.Change{
-		Version: c.version, At: c.at.UTC(), Reason: c.reason.Clone(),
+		Version: c.version, At: c.at.UTC(), Reason: statuswrite.Clone(c.reason),
 		Joined: slices.Clone(c.joined.names), Gone: slices.Clone(c.gone.names), JoinedCount: c.joined.count, GoneCount: c.gone.count,
 		Members: c.members, Partitions: c.partitions, Moved: c.moved, Given: c.given, TakenAway: c.takenAway, Took: c.took.Seconds(),
 	}

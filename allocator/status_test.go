@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -239,7 +240,7 @@ func TestStatusWhileMembersComeAndGo(t *testing.T) {
 				for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
 					g := a.Status()
 					for i := range g.Partitions {
-						if p := &g.Partitions[i]; p.Planned == "" || p.Reason == nil || p.Reason.Check() != nil {
+						if p := &g.Partitions[i]; p.Planned == "" || p.Reason == nil || statuswrite.Check(*p.Reason) != nil {
 							w.Errorf("%+v", p)
 							return
 						}

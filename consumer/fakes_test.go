@@ -26,6 +26,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/session"
@@ -73,7 +74,7 @@ func (h *fakeHolder) EpochPath() string                 { return "/epoch" }
 func (h *fakeHolder) EpochVersion() int32               { return 5 }
 func (h *fakeHolder) Incarnation() *session.Incarnation { return nil }
 func (h *fakeHolder) Context() context.Context          { return h.ctx }
-func (h *fakeHolder) Reason() status.Reason             { return status.NewReason(status.SessionLost) }
+func (h *fakeHolder) Reason() status.Reason             { return statuswrite.Reason(status.SessionLost) }
 func (h *fakeHolder) Previous() string                  { return h.previous }
 
 func (h *fakeHolder) TrustedAt() (at time.Duration, trusted bool) {

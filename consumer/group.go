@@ -16,10 +16,10 @@ import (
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
 )
 
 // Group is one member of a consumer group. It is a sarama.ConsumerGroup.
@@ -267,7 +267,7 @@ func (g *Group) leftOut(err error, since time.Time) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.outside = status.ShownText(err.Error())
+	g.outside = statuswrite.Text(err.Error())
 }
 
 // setSetupAt stores when Setup was called last; zero if the next session need not wait.

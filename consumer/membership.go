@@ -205,23 +205,11 @@ func (m *membership) buildOwner(kind sessions.Kind) (err error) {
 		grace = ownTime(set.RebalanceTimeout)
 	}
 	m.cluster = m.clusterID()
-	m.allocator, err = allocator.New(g.zk, g.name, set.Name, allocator.Options{
-		Seed:        m.catalog.Partitions(),
-		Func:        set.Func,
-		AlsoFuncs:   set.AlsoFuncs,
-		PythonFunc:  set.PythonFunc,
-		Weight:      set.Weight,
-		Zone:        set.Zone,
-		StatusAddr:  set.StatusAddr,
-		Topics:      m.topics.Entries,
-		Cluster:     m.cluster,
-		Static:      set.Static,
-		Rejoin:      g.joined.Load(),
-		StopTimeout: stopTimeout,
-		OnError:     m.allocatorError,
-		Logger:      set.Logger,
-		Registerer:  g.registerer,
-	})
+	opts := set.allocator()
+	opts.Seed, opts.Topics, opts.Cluster = m.catalog.Partitions(), m.topics.Entries, m.cluster
+	opts.Rejoin, opts.StopTimeout = g.joined.Load(), stopTimeout
+	opts.OnError, opts.Registerer = m.allocatorError, g.registerer
+	m.allocator, err = allocator.New(g.zk, g.name, set.Name, opts)
 	if err != nil {
 		return failure("", "", err)
 	}

@@ -24,7 +24,6 @@ import (
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
 )
 
 // From says where a new group starts: in partitions of a topic on which it has no committed offset. The zero value is "not set":
@@ -238,15 +237,11 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 		opts.Func = allocfn.Balanced()
 		opts.AlsoFuncs = withRoundRobin(opts.AlsoFuncs)
 	}
-	errs.checkFuncs(opts)
-
 	config, err := copyConfig(opts.Config)
 	if err != nil {
 		errs = append(errs, err)
 	} else {
-		if opts.Zone == "" {
-			opts.Zone = config.RackID
-		}
+		errs.setZone(&opts, config.RackID)
 		errs.setStatic(&opts, config.Consumer.Group.InstanceId)
 	}
 	name, err := defaultName(opts.Name)
@@ -259,8 +254,8 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	if opts.Fence != nil && config != nil && !config.Version.IsAtLeast(sarama.V2_5_0_0) {
 		errs.add("option Fence: Config.Version is %s, and before 2.5 (KIP-447) an offset can be read while a transaction is about to store another", config.Version)
 	}
-	if err := zones.Check(opts.Zone); err != nil {
-		errs = append(errs, operr.New("", "option Zone or Config.RackID", "", err))
+	if err := opts.allocator().Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
 		return settings{}, errors.Join(errs...)
@@ -299,6 +294,18 @@ func nameOption(config *sarama.Config) string {
 		return "option Config.Consumer.Group.InstanceId"
 	}
 	return "option Name"
+}
+
+// setZone sets the zone of a member that has it by sarama's configuration.
+func (f *faults) setZone(opts *Options, rackID string) {
+	if opts.Zone != "" {
+		return
+	}
+	if err := zones.Check(rackID); err != nil {
+		*f = append(*f, operr.New("", "option Config.RackID", "", err))
+		return
+	}
+	opts.Zone = rackID
 }
 
 // setStatic sets the name of a member that is static by sarama's configuration.
@@ -351,30 +358,13 @@ func (f *faults) checkNumbers(opts Options) {
 			f.add("option %s: %v is less than 0", d.field, d.value)
 		}
 	}
-	if opts.StatusAddr != "" {
-		if err := status.CheckAddr(opts.StatusAddr); err != nil {
-			f.add("option StatusAddr: %w", err)
-		}
-	}
-	if opts.Weight < 0 {
-		f.add("option Weight: %d is less than 0", opts.Weight)
-	}
-	if opts.Weight > allocator.MaxWeight {
-		f.add("option Weight: %d is more than %d", opts.Weight, allocator.MaxWeight)
-	}
 }
 
-func (f *faults) checkFuncs(opts Options) {
-	if err := opts.Func.Validate(); err != nil {
-		*f = append(*f, operr.New("", "option Func", "", err))
-	}
-	for i, also := range opts.AlsoFuncs {
-		if err := also.Validate(); err != nil {
-			*f = append(*f, operr.New("", fmt.Sprintf("option AlsoFuncs[%d]", i), "", err))
-		}
-		if also.ID() == opts.Func.ID() || slices.ContainsFunc(opts.AlsoFuncs[:i], func(g allocfn.Func) bool { return g.ID() == also.ID() }) {
-			f.add("option AlsoFuncs[%d]: %s is given twice", i, also.ID())
-		}
+// allocator returns the options that the allocator has, too, and checks.
+func (o *Options) allocator() allocator.Options {
+	return allocator.Options{
+		Func: o.Func, AlsoFuncs: o.AlsoFuncs, PythonFunc: o.PythonFunc, Weight: o.Weight, Zone: o.Zone, StatusAddr: o.StatusAddr, Static: o.Static,
+		Logger: o.Logger,
 	}
 }
 

@@ -44,6 +44,11 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"buffer":         {[]string{"a:1"}, "g", Options{BufferBytes: -1}, "BufferBytes"},
 		"batch":          {[]string{"a:1"}, "g", Options{MaxBatchBytes: -1}, "MaxBatchBytes"},
 		"weight":         {[]string{"a:1"}, "g", Options{Weight: 1_000_001}, "option Weight: 1000001 is more than 1000000"},
+		"python func":    {[]string{"a:1"}, "g", Options{PythonFunc: "no good"}, "option PythonFunc"},
+		"twice":          {[]string{"a:1"}, "g", Options{Func: allocfn.Range(), AlsoFuncs: []allocfn.Func{allocfn.Range()}}, "option AlsoFuncs[0]: range/1 is given twice"},
+		"zone":           {[]string{"a:1"}, "g", Options{Zone: "a\x1bb"}, "option Zone: "},
+		"rack":           {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.RackID = "a\x1bb" }), "option Config.RackID: "},
+		"status address": {[]string{"a:1"}, "g", Options{StatusAddr: "x"}, "option StatusAddr: "},
 		"func":           {[]string{"a:1"}, "g", Options{Func: allocfn.Func{Name: "x"}}, "Func"},
 		"sarama refuses": {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Consumer.Fetch.Min = 0 }), "Consumer.Fetch.Min"},
 		"old version":    {[]string{"a:1"}, "g", bad(func(c *sarama.Config) { c.Version = sarama.V0_10_2_0 }), "Config.Version"},
@@ -60,8 +65,8 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "brokers") || !strings.Contains(err.Error(), "StopTimeout") || !errors.Is(err, kiel.ErrInvalidName) {
 		t.Errorf("%v does not name all faults", err)
 	}
-	_, err = NewGroup(nil, nil, "g", Options{Window: -1})
-	if want := "consumer: argument brokers is empty\noption Window: -1 is less than 0\nargument servers is empty"; err == nil || err.Error() != want {
+	_, err = NewGroup(nil, nil, "g", Options{Window: -1, Weight: -1})
+	if want := "consumer: argument brokers is empty\noption Window: -1 is less than 0\noption Weight: -1 is less than 0\nargument servers is empty"; err == nil || err.Error() != want {
 		t.Errorf("NewGroup: got %v, want %s", err, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -160,7 +161,7 @@ func (o *opening) waitsFor() string {
 	if failure := o.failure.Load(); failure != nil {
 		text += lastTry(*failure)
 	}
-	return status.ShownText(text)
+	return statuswrite.Text(text)
 }
 
 // describe adds the state of an open partition.

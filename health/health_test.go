@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/health"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -44,7 +45,7 @@ func (s *source) Waiting() string { return s.waits }
 
 func (s *source) Status() *status.Group {
 	s.described.Add(1)
-	g := status.New(s.group, status.SourceMember, time.Unix(0, 0).UTC())
+	g := statuswrite.Group(s.group, status.SourceMember, time.Unix(0, 0).UTC())
 	g.Self = &status.Self{Name: s.member, Session: status.Session{TrustLeft: s.trust}}
 	return g
 }

@@ -9,14 +9,12 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
-
-// maxNamed is how many znodes an error names.
-const maxNamed = 5
 
 // persistent reports whether a znode stays until somebody deletes it: it belongs to no session, or is a container.
 func persistent(stat session.Stat) bool {
@@ -25,7 +23,7 @@ func persistent(stat session.Stat) bool {
 
 // standing is a znode in the place of a claim, as a member that waits for it has read it.
 type standing struct {
-	owner      string // as status.Shown has it; "" when nobody is known
+	owner      string // as statuswrite.Name has it; "" when nobody is known
 	czxid      int64  // 0 when none was read
 	session    int64  // that owns it
 	persistent bool
@@ -36,13 +34,13 @@ type standing struct {
 func standingOf(data []byte, stat session.Stat) standing {
 	held, err := claims.Decode(data) // data that can't be read name nobody
 	return standing{
-		owner: status.Shown(held.Owner), czxid: stat.Czxid, session: stat.EphemeralOwner, persistent: persistent(stat), readable: err == nil,
+		owner: statuswrite.Name(held.Owner), czxid: stat.Czxid, session: stat.EphemeralOwner, persistent: persistent(stat), readable: err == nil,
 	}
 }
 
 // obstacle is what is in the way of a partition's claim.
 type obstacle struct {
-	owner   string                  // of the claim that was waited for last, since ours ended, as status.Shown has it; "" when nobody is known
+	owner   string                  // of the claim that was waited for last, since ours ended, as statuswrite.Name has it; "" when nobody is known
 	other   standing                // the znode that is waited for
 	late    bool                    // it has been for longer than its owner may take to finish
 	by      status.DisagreementKind // why it does not go as a member's claim does; "" if it does
@@ -141,14 +139,14 @@ func (l *loop) reportBlocked() {
 func (l *loop) named(ids []kiel.Partition) string {
 	kiel.SortPartitions(ids)
 	var names []string
-	for _, id := range ids[:min(len(ids), maxNamed)] {
+	for _, id := range ids[:min(len(ids), statuswrite.MaxNames)] {
 		name := fmt.Sprintf("%.300q", l.o.paths.Owner(id))
 		if p := l.parts[id]; p.by != status.PersistentClaim {
 			name += fmt.Sprintf(" of session 0x%x", uint64(p.other.session))
 		}
 		names = append(names, name)
 	}
-	if more := len(ids) - maxNamed; more > 0 {
+	if more := len(ids) - statuswrite.MaxNames; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ")
@@ -180,7 +178,7 @@ func claimDisagreement(kind status.DisagreementKind, paths claims.Paths, names [
 		status.UnreadableClaim: "The claim's data is not what members write, or may not be read. Nobody can claim the partition before that session ends. " +
 			"End the process that made it, or delete " + paths.Owners + "/<partition> once nobody works on the partition.",
 	}
-	return status.NewDisagreement(kind, texts[kind], names...)
+	return statuswrite.Disagreement(kind, texts[kind], names...)
 }
 
 // sortDisagreements sorts by kind.

@@ -47,7 +47,7 @@ func (c *Claim) Version() uint64 { return c.version }
 // Reason returns why the partition came to this member. The caller must not change it.
 func (c *Claim) Reason() status.Reason { return c.origin.reason }
 
-// Previous returns the owner before, as far as this member knows, as status.Shown has it; "" when it does not.
+// Previous returns the owner before, as far as this member knows, as statuswrite.Name has it; "" when it does not.
 func (c *Claim) Previous() string { return c.origin.previous }
 
 // Incarnation returns the incarnation of the session in which the claim is held.

@@ -55,6 +55,6 @@ type Event struct {
 	// it is not known, as in the next session, where another member may have owned the partition meanwhile.
 	Previous string
 	// Next is the member to which the plan gives the partition; "" when that is not known. Only Revoking has it. Previous and Next have at
-	// most status.MaxShown bytes: names of others may be longer.
+	// most 256 bytes: names of others may be longer.
 	Next string
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -84,7 +85,7 @@ func (s scripted) waiting() string {
 
 // status tells the plan.
 func (s scripted) status() *status.Group {
-	g := status.New(s.Group(), status.SourceMember, time.Now())
+	g := statuswrite.Group(s.Group(), status.SourceMember, time.Now())
 	if p := s.Current(); p != nil {
 		for _, id := range p.Partitions {
 			name, _ := p.Owner(id)

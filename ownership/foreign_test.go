@@ -11,9 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
 )
 
 // stranger is a session of no member.
@@ -217,7 +217,7 @@ func TestManyForeignClaims(t *testing.T) {
 		if errs := a.errors(); len(errs) > 3 || !strings.Contains(errs[len(errs)-1].Error(), "195 more") {
 			t.Errorf("told %v", errs)
 		}
-		if all := a.owner.Status().Disagreements; len(all) != 1 || len(all[0].Names) != status.MaxListed || all[0].More != 200-status.MaxListed {
+		if all := a.owner.Status().Disagreements; len(all) != 1 || len(all[0].Names) != statuswrite.MaxListed || all[0].More != 200-statuswrite.MaxListed {
 			t.Errorf("disagreements %+v", all)
 		}
 	})

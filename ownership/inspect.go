@@ -11,6 +11,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -175,14 +176,14 @@ func (r *inspection) describe(p *status.Partition, id string, claim, epoch claim
 	p.State = status.Free
 	if !claim.exists {
 		if epoch.exists && epoch.bad == nil { // else nobody has claimed it yet, or nobody knows
-			p.Previous = status.Shown(epoch.Owner)
+			p.Previous = statuswrite.Name(epoch.Owner)
 			p.Reason = &epoch.Reason
 		}
 		return
 	}
-	p.State, p.Since, p.Token = status.Owned, status.Millis(claim.stat.Ctime), claim.stat.Czxid
+	p.State, p.Since, p.Token = status.Owned, statuswrite.Millis(claim.stat.Ctime), claim.stat.Czxid
 	if claim.bad == nil {
-		p.Owner, p.Previous, p.Reason = status.Shown(claim.Owner), claim.Previous, &claim.Reason
+		p.Owner, p.Previous, p.Reason = statuswrite.Name(claim.Owner), claim.Previous, &claim.Reason
 	}
 	switch {
 	case persistent(claim.stat):
@@ -197,7 +198,7 @@ func (r *inspection) describe(p *status.Partition, id string, claim, epoch claim
 
 // isMember reports whether a claim's owner is a member, of the same session as far as the sessions are known.
 func (r *inspection) isMember(c claimed) bool {
-	i, ok := r.member(status.Shown(c.Owner))
+	i, ok := r.member(statuswrite.Name(c.Owner))
 	if !ok {
 		return false
 	}

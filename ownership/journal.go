@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -183,7 +184,7 @@ func (l *loop) noteForgotten(p *part) {
 // noteDistrust notes that an incarnation has ended, and with it all open claims.
 func (l *loop) noteDistrust(inc *session.Incarnation, cause error) {
 	l.o.metrics.showUnowned(0, time.Time{})
-	l.say(Event{Kind: Untrusted, Session: inc.SessionID(), Version: l.version(), Since: inc.TrustEnd(), Err: cause, Reason: status.NewReason(status.SessionLost)})
+	l.say(Event{Kind: Untrusted, Session: inc.SessionID(), Version: l.version(), Since: inc.TrustEnd(), Err: cause, Reason: statuswrite.Reason(status.SessionLost)})
 	stopped := 0
 	for _, p := range l.parts {
 		if p.claim != nil {
@@ -219,7 +220,7 @@ func (l *loop) tell(t turn, a machine.Action) {
 		l.o.board.put(t.claim.info())
 		l.o.log.Log(l.base, t.level, "revoking", "partition", t.id.String(), "token", t.claim.token, "next", t.next, "reason", t.goes)
 	case machine.TellLost:
-		e.Kind, e.Reason, e.Err = Lost, status.NewReason(t.lost()), t.cause()
+		e.Kind, e.Reason, e.Err = Lost, statuswrite.Reason(t.lost()), t.cause()
 	default:
 	}
 	then := func() {}

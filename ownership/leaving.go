@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/status"
 )
@@ -96,7 +97,7 @@ func (l *loop) await(ctx context.Context, observed, allocatorDone <-chan struct{
 func (l *loop) sayLeft() {
 	left := Event{Kind: Left, Version: l.version(), Err: exported(l.err)}
 	if l.err == nil {
-		left.Reason = status.NewReason(status.Stopped)
+		left.Reason = statuswrite.Reason(status.Stopped)
 	}
 	if l.zk != nil {
 		left.Session = l.zk.SessionID()

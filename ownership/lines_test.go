@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -48,7 +49,7 @@ func TestLinesOfMoves(t *testing.T) {
 				if n > 16 {
 					at = "level=DEBUG"
 				}
-				w.assignFor(status.NewReason(status.MemberGone, "z"), map[string]string{"a": items(n)})
+				w.assignFor(statuswrite.Reason(status.MemberGone, "z"), map[string]string{"a": items(n)})
 				a, b := w.join("a", memberOptions{Options: opts, drain: time.Second}), w.join("b", memberOptions{})
 				a.owns(20*time.Second, items(n))
 				wantLines(t, log, n, at, "msg=claimed", " partition=t:", `reason="member-gone z" previous=""`)
@@ -254,20 +255,20 @@ func TestNamesOfOthersAreCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.owns(5*time.Second, "t:0 t:1")
-		wantLines(t, log, 2, "msg=revoking", "next="+long[:status.MaxShown]+" ")
-		wantLines(t, log, 2, "msg=claimed", "previous="+long[:status.MaxShown]+"\n")
+		wantLines(t, log, 2, "msg=revoking", "next="+long[:statuswrite.MaxName]+" ")
+		wantLines(t, log, 2, "msg=claimed", "previous="+long[:statuswrite.MaxName]+"\n")
 		for line := range strings.Lines(log.String()) {
 			if len(line) > 1000 {
 				t.Errorf("a line has %d bytes: %.200s", len(line), line)
 			}
 		}
 		for _, info := range a.owner.Owned() {
-			if len(info.Previous) != status.MaxShown {
+			if len(info.Previous) != statuswrite.MaxName {
 				t.Errorf("%s:%d is owned, and %d bytes owned it before", info.Topic, info.Partition, len(info.Previous))
 			}
 		}
 		e, _ := w.journal.last("a", ownership.Revoking, part("t:0"))
-		if len(e.Next) != status.MaxShown {
+		if len(e.Next) != statuswrite.MaxName {
 			t.Errorf("it goes to %d bytes", len(e.Next))
 		}
 	})

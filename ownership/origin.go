@@ -3,12 +3,13 @@ package ownership
 import (
 	"cmp"
 
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
 // origin is how a partition comes to this member.
 type origin struct {
-	previous string // the owner before, as status.Shown has it, "" when it is not known
+	previous string // the owner before, as statuswrite.Name has it, "" when it is not known
 	reason   status.Reason
 }
 
@@ -22,30 +23,30 @@ func (l *loop) origin(p *part) origin {
 		if previous == "" && !p.between {
 			previous = self
 		}
-		return origin{previous, status.NewReason(p.again)}
+		return origin{previous, statuswrite.Reason(p.again)}
 	}
 	move, ok := l.plan.move(p.id)
 	if !ok {
-		return origin{p.owner, status.NewReason(status.Unknown)}
+		return origin{p.owner, statuswrite.Reason(status.Unknown)}
 	}
-	from, reason := status.Shown(move.From), move.Reason
+	from, reason := statuswrite.Name(move.From), move.Reason
 	switch {
 	case p.owner == "":
 	case reason.Code == status.MemberGone && p.owner == from && !l.plan.member(move.From):
-		reason = status.NewReason(status.MemberLeft, move.From) // one that expires takes its claims with it
+		reason = statuswrite.Reason(status.MemberLeft, move.From) // one that expires takes its claims with it
 	case reason.Code == status.Started && p.owner != self:
-		reason = status.NewReason(status.MemberJoined, self) // as the others have it
+		reason = statuswrite.Reason(status.MemberJoined, self) // as the others have it
 	}
 	return origin{cmp.Or(p.owner, from), reason}
 }
 
-// destination returns where a partition that is not kept goes, as status.Shown has it and "" when that is not known, and why.
+// destination returns where a partition that is not kept goes, as statuswrite.Name has it and "" when that is not known, and why.
 func (l *loop) destination(p *part) (next string, reason status.Reason) {
 	if owner, ok := l.plan.owner(p.id); ok && owner != l.o.source.Name() {
-		next = status.Shown(owner)
+		next = statuswrite.Name(owner)
 	}
 	if l.phase != working {
-		return next, status.NewReason(status.Stopped)
+		return next, statuswrite.Reason(status.Stopped)
 	}
 	if move, ok := l.plan.move(p.id); ok {
 		return next, move.Reason

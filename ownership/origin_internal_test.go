@@ -5,6 +5,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -19,9 +20,9 @@ func (n named) Name() string { return n.name }
 // The owner before that the loop saw itself comes before the one that the plan names.
 func TestOrigin(t *testing.T) {
 	id := kiel.Partition{Topic: "t", ID: 0}
-	gone := &allocator.Move{From: "x", Reason: status.NewReason(status.MemberGone, "x")}
-	start := &allocator.Move{From: "x", Reason: status.NewReason(status.Started)}
-	grew := &allocator.Move{From: "x", Reason: status.NewReason(status.TopicGrew, "t")}
+	gone := &allocator.Move{From: "x", Reason: statuswrite.Reason(status.MemberGone, "x")}
+	start := &allocator.Move{From: "x", Reason: statuswrite.Reason(status.Started)}
+	grew := &allocator.Move{From: "x", Reason: statuswrite.Reason(status.TopicGrew, "t")}
 	for name, c := range map[string]struct {
 		again            status.Code
 		holder           string
@@ -63,7 +64,7 @@ func TestOrigin(t *testing.T) {
 // The reason for which a partition goes is its own move's, if it has one, and where it goes is told also when the member stops.
 func TestDestination(t *testing.T) {
 	id := kiel.Partition{Topic: "t", ID: 0}
-	joined := &allocator.Move{From: "self", Reason: status.NewReason(status.MemberJoined, "x")}
+	joined := &allocator.Move{From: "self", Reason: statuswrite.Reason(status.MemberJoined, "x")}
 	for name, c := range map[string]struct {
 		phase        phase
 		owner        string
@@ -77,7 +78,7 @@ func TestDestination(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &loop{o: &Owner{source: named{name: "self"}}, departure: departure{phase: c.phase}, plans: plans{plan: &plan{
-				reason: status.NewReason(status.TopicRemoved, "t"),
+				reason: statuswrite.Reason(status.TopicRemoved, "t"),
 				owner:  func(kiel.Partition) (string, bool) { return c.owner, c.owner != "" },
 				move: func(kiel.Partition) (m allocator.Move, ok bool) {
 					if c.move != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -46,9 +47,9 @@ func (w *world) wantRecord(item, owner, previous, reason string) {
 }
 
 var (
-	started = status.NewReason(status.Started)
-	joinedB = status.NewReason(status.MemberJoined, "b")
-	goneA   = status.NewReason(status.MemberGone, "a")
+	started = statuswrite.Reason(status.Started)
+	joinedB = statuswrite.Reason(status.MemberJoined, "b")
+	goneA   = statuswrite.Reason(status.MemberGone, "a")
 )
 
 // A partition that is handed over has the reason of the plan in all events and in its znodes, and the members before and after.
@@ -74,7 +75,7 @@ func TestOriginOfHandOver(t *testing.T) {
 			t.Errorf("owned %+v", info)
 		}
 
-		w.assignFor(status.NewReason(status.TopicRemoved, "t"), map[string]string{"a": "t:0"})
+		w.assignFor(statuswrite.Reason(status.TopicRemoved, "t"), map[string]string{"a": "t:0"})
 		b.owns(5*time.Second, "")
 		w.wantOrigin("b", ownership.Revoking, "t:1", "topic-removed t", "")
 
@@ -129,7 +130,7 @@ func TestPreviousIsTheHolderThatWasWaitedFor(t *testing.T) {
 		b := w.join("b", memberOptions{}) // knows of no plan before
 		time.Sleep(time.Second)
 		b.brain.assignFor(w.owner, started)
-		w.assignFor(status.NewReason(status.MemberGone, "c"), map[string]string{"b": "t:0"})
+		w.assignFor(statuswrite.Reason(status.MemberGone, "c"), map[string]string{"b": "t:0"})
 		_ = a
 		b.owns(5*time.Second, "t:0")
 		w.wantOrigin("b", ownership.Claimed, "t:0", "member-gone c", "a")
@@ -196,7 +197,7 @@ func TestOriginAfterAStuckHandler(t *testing.T) {
 		a.owns(5*time.Second, "t:0")
 		w.assignFor(joinedB, map[string]string{"b": "t:0"})
 		time.Sleep(time.Second)
-		w.assignFor(status.NewReason(status.MemberGone, "b"), map[string]string{"a": "t:0"})
+		w.assignFor(statuswrite.Reason(status.MemberGone, "b"), map[string]string{"a": "t:0"})
 		time.Sleep(10 * time.Second)
 		w.wantOrigin("a", ownership.Lost, "t:0", "stuck", "")
 		gate <- struct{}{}
@@ -207,7 +208,7 @@ func TestOriginAfterAStuckHandler(t *testing.T) {
 		// The plan gives it to b for a while after the claim was lost.
 		w.assignFor(joinedB, map[string]string{"b": "t:0"})
 		time.Sleep(10 * time.Second)
-		w.assignFor(status.NewReason(status.MemberGone, "b"), map[string]string{"a": "t:0"})
+		w.assignFor(statuswrite.Reason(status.MemberGone, "b"), map[string]string{"a": "t:0"})
 		time.Sleep(time.Second)
 		close(gate)
 		a.owns(5*time.Second, "t:0")
@@ -269,14 +270,14 @@ func TestOriginsOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		long := strings.Repeat("n", status.MaxName)
+		long := strings.Repeat("n", statuswrite.MaxShortName)
 		w.assign(map[string]string{"x": items(4)})
 		m := w.join("m", memberOptions{})
 		time.Sleep(time.Second)
 		moves := map[string]allocator.Move{
 			"t:0": {Version: 2, Reason: started},
 			"t:1": {Version: 2, Reason: goneA, From: "a"},
-			"t:2": {Version: 2, Reason: status.NewReason(status.TopicGrew, "t")},
+			"t:2": {Version: 2, Reason: statuswrite.Reason(status.TopicGrew, "t")},
 			"t:3": {Version: 2, Reason: joinedB, From: long + "more"},
 		}
 		var batches []int
@@ -299,7 +300,7 @@ func TestOriginsOfABatch(t *testing.T) {
 		}
 		for item, move := range moves {
 			w.wantOrigin("m", ownership.Claimed, item, move.Reason.String(), move.From)
-			w.wantRecord(item, "m", status.Cut(move.From), move.Reason.String())
+			w.wantRecord(item, "m", statuswrite.ShortName(move.From), move.Reason.String())
 		}
 	})
 }
@@ -325,7 +326,7 @@ func TestOriginOfWhatComesBack(t *testing.T) {
 				w.assignFor(joinedB, map[string]string{"b": "t:0"})
 				time.Sleep(time.Second)
 				w.wantOrigin("a", ownership.Revoking, "t:0", "member-joined b", "b")
-				w.assignFor(status.NewReason(status.MemberGone, "b"), map[string]string{"a": "t:0"})
+				w.assignFor(statuswrite.Reason(status.MemberGone, "b"), map[string]string{"a": "t:0"})
 				time.Sleep(5 * time.Second)
 				w.wantOrigin("a", ownership.Releasing, "t:0", "member-joined b", "")
 				w.wantOrigin("a", ownership.Claimed, "t:0", "member-gone b", "b")

@@ -5,10 +5,10 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
 )
 
 // followPlans gives the loop each plan, with what can't be claimed of it.
@@ -140,7 +140,7 @@ func (o *Owner) records(inc *session.Incarnation, origins map[kiel.Partition]ori
 				from := origins[id]
 				wanted = append(wanted, id)
 				records = append(records, claims.Record{
-					Owner: name, Version: p.version, ID: o.id, Previous: status.Cut(from.previous), Reason: from.reason,
+					Owner: name, Version: p.version, ID: o.id, Previous: statuswrite.ShortName(from.previous), Reason: from.reason,
 				})
 			}
 		}

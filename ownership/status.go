@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/status"
 )
@@ -67,10 +68,10 @@ func (o *Owner) ownStatus(self *status.Self) ownStatus {
 
 // status describes an open claim.
 func (i Info) status(owner string) status.Partition {
-	since, reason := i.Since.UTC(), i.Reason.Clone()
+	since, reason := i.Since.UTC(), statuswrite.Clone(i.Reason)
 	p := status.Partition{
-		Topic: status.Shown(i.Topic), Partition: i.Partition, State: status.Owned, Owner: owner, Since: &since, Token: i.Token,
-		Previous: status.Shown(i.Previous), Reason: &reason,
+		Topic: statuswrite.Name(i.Topic), Partition: i.Partition, State: status.Owned, Owner: owner, Since: &since, Token: i.Token,
+		Previous: statuswrite.Name(i.Previous), Reason: &reason,
 	}
 	if i.Revoking {
 		p.State = status.Revoking
@@ -141,7 +142,7 @@ func (l *loop) status() ownStatus {
 	for id, err := range l.refusals {
 		if l.parts[id] == nil {
 			own.partitions = append(own.partitions, status.Partition{
-				Topic: status.Shown(id.Topic), Partition: id.ID, State: status.Blocked, WaitsFor: status.ShownText(err.Error()),
+				Topic: statuswrite.Name(id.Topic), Partition: id.ID, State: status.Blocked, WaitsFor: statuswrite.Text(err.Error()),
 			})
 		}
 	}
@@ -156,14 +157,14 @@ func (p *part) mayHaveClaim() bool {
 
 // statusOf describes a partition.
 func (l *loop) statusOf(p *part, v machine.View) status.Partition {
-	s := status.Partition{Topic: status.Shown(p.id.Topic), Partition: p.id.ID}
+	s := status.Partition{Topic: statuswrite.Name(p.id.Topic), Partition: p.id.ID}
 	s.State, s.WaitsFor = p.stateOf(v)
 	if c := p.claim; c != nil && c.isOpen() {
-		since, reason := c.opened.UTC(), c.origin.reason.Clone()
+		since, reason := c.opened.UTC(), statuswrite.Clone(c.origin.reason)
 		if c.revoking {
-			reason = p.goes.Clone()
+			reason = statuswrite.Clone(p.goes)
 		}
-		s.Owner, s.Since, s.Token, s.Previous, s.Reason = l.o.source.Name(), &since, c.token, status.Shown(c.origin.previous), &reason
+		s.Owner, s.Since, s.Token, s.Previous, s.Reason = l.o.source.Name(), &since, c.token, statuswrite.Name(c.origin.previous), &reason
 		s.Times = &status.Times{Claim: p.took.Seconds()}
 	}
 	return s
@@ -175,7 +176,7 @@ func (p *part) stateOf(v machine.View) (state status.State, waitsFor string) {
 	case p.Claim == machine.Revoked:
 		return status.Revoking, "its handler"
 	case p.Claim == machine.Open && p.Handler == machine.Resting:
-		return status.Resting, "a pause after its handler returned: " + status.ShownText(operr.Text(p.rests))
+		return status.Resting, "a pause after its handler returned: " + statuswrite.Text(operr.Text(p.rests))
 	case p.Claim == machine.Open:
 		return status.Owned, ""
 	case !p.Keep(v):
@@ -191,13 +192,13 @@ func (p *part) stateOf(v machine.View) (state status.State, waitsFor string) {
 	case p.by == status.OrphanClaim:
 		return status.Blocked, fmt.Sprintf("the claim of %s in session 0x%x, which is no member's: end that process", p.owner, uint64(p.other.session))
 	case p.Claim == machine.Waiting && p.owner != "":
-		return status.Waiting, "the claim of " + status.Shown(p.owner)
+		return status.Waiting, "the claim of " + statuswrite.Name(p.owner)
 	case p.Claim == machine.Waiting:
 		return status.Waiting, "the claim of another"
 	case p.NoRoom:
 		return status.Blocked, "room for its claim in the ZooKeeper session"
 	case p.Paused:
-		return status.Claiming, "a pause after an error: " + status.ShownText(p.trouble.Error())
+		return status.Claiming, "a pause after an error: " + statuswrite.Text(p.trouble.Error())
 	default:
 		return status.Claiming, ""
 	}

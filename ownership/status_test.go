@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -107,7 +108,7 @@ func TestStatus(t *testing.T) {
 			t.Errorf("self %+v", g.Self)
 		}
 
-		w.assignFor(status.NewReason(status.MemberJoined, "c"), map[string]string{"c": "t:0", "b": "u:0"})
+		w.assignFor(statuswrite.Reason(status.MemberJoined, "c"), map[string]string{"c": "t:0", "b": "u:0"})
 		time.Sleep(time.Second)
 		a.wantStates(map[string]string{"t:0": "revoking, its handler"})
 		if p := partition(t, a.owner.Status(), "t:0"); p.Planned != "c" || p.Owner != "a" || p.Reason.String() != "member-joined c" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/session"
 )
@@ -67,13 +68,10 @@ func (l *loop) reportRoom() {
 	l.fullTold = l.counts[noRoom]
 }
 
-// maxLines is how many partitions that move at once have lines of their own at level Info; the allocator's line has the counts of more.
-const maxLines = 16
-
 // setLevel sets the level of the lines about partitions that move at once.
 func (l *loop) setLevel(parts []*part) {
 	level := slog.LevelInfo
-	if len(parts) > maxLines {
+	if len(parts) > errlog.MaxLines {
 		level = slog.LevelDebug
 	}
 	for _, p := range parts {
@@ -88,7 +86,7 @@ func (l *loop) limitVanished(p *part) {
 	}
 	l.vanishedCount++
 	p.level = slog.LevelInfo
-	if l.vanishedCount > maxLines {
+	if l.vanishedCount > errlog.MaxLines {
 		p.level = slog.LevelDebug
 	}
 }

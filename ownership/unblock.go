@@ -8,9 +8,9 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
 )
 
 // Errors of [Block.Delete].
@@ -78,12 +78,12 @@ func (b *Block) find(ctx context.Context, inc *session.Incarnation, epochs strin
 	if err != nil {
 		return err
 	}
-	b.Exists, b.Persistent, b.version, b.Children, b.Since = true, persistent(stat), stat.Version, stat.NumChildren, status.Millis(stat.Ctime)
+	b.Exists, b.Persistent, b.version, b.Children, b.Since = true, persistent(stat), stat.Version, stat.NumChildren, statuswrite.Millis(stat.Ctime)
 	if !b.Persistent {
 		b.Session = fmt.Sprintf("0x%x", uint64(stat.EphemeralOwner))
 	}
 	if r, err := claims.Decode(data); err == nil {
-		b.Owner = status.Shown(r.Owner)
+		b.Owner = statuswrite.Name(r.Owner)
 	}
 	return nil
 }

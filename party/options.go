@@ -13,14 +13,14 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// maxRecord is the size of the largest record, in bytes.
-const maxRecord = 64 << 10
+// MaxRecord is the size of the largest record, in bytes.
+const MaxRecord = 64 << 10
 
 // Options configure a [Party]. The zero value makes an observer.
 type Options struct {
 	// Name is the member's name, which [kiel.CheckMember] allows. "" means that the Party only observes.
 	Name string
-	// Data is the member's record, up to 64 KiB. Empty data means that the member has no record, as Python members have none.
+	// Data is the member's record, up to [MaxRecord] bytes. Empty data means that the member has no record, as Python members have none.
 	// Data needs a Name.
 	Data []byte
 	// Records is the path of a directory beside the members', in which members with a record say its hash, so that not each member
@@ -64,7 +64,7 @@ func (o Options) validate(path string) error {
 			errs = append(errs, err)
 		}
 	}
-	if len(o.Data) > maxRecord {
+	if len(o.Data) > MaxRecord {
 		errs = append(errs, fmt.Errorf("option Data: %d bytes: %w", len(o.Data), ErrRecordTooLarge))
 	}
 	if o.Records != "" {
@@ -74,7 +74,7 @@ func (o Options) validate(path string) error {
 			errs = append(errs, errors.New("option Records: is or is in the directory of the members, every child of which is a member"))
 		}
 	}
-	if len(o.Info) > maxRecord {
+	if len(o.Info) > MaxRecord {
 		errs = append(errs, fmt.Errorf("option Info: %d bytes: %w", len(o.Info), ErrRecordTooLarge))
 	}
 	if (o.Name == "" || o.Records == "") && len(o.Info) > 0 {

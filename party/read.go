@@ -252,7 +252,7 @@ func readOne(ctx context.Context, inc *session.Incarnation, directory, name stri
 	r := record{Member: Member{Name: name}}
 	data, stat, err := inc.Get(ctx, path)
 	switch {
-	case err == nil && len(data) > maxRecord:
+	case err == nil && len(data) > MaxRecord:
 		r.Err = operr.New("party", "read", path, ErrRecordTooLarge)
 	case err == nil:
 		r.Data = data

@@ -26,7 +26,7 @@ func CheckAddr(addr string) error {
 	host, port, err := net.SplitHostPort(u.Host)
 	n, bad := strconv.ParseUint(port, 10, 16)
 	if err != nil || bad != nil || n == 0 || host == "" || u.Scheme != "http" && u.Scheme != "https" || addr != u.Scheme+"://"+u.Host {
-		return fmt.Errorf("%q is %w", Shown(addr), errAddr)
+		return fmt.Errorf("%.256q is %w", addr, errAddr)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 // A program reads what /status has sent.
 func ExampleReason_String() {
-	r := status.NewReason(status.MemberGone, "host-1", "host-2", "host-3", "host-4", "host-5", "host-6", "host-7")
+	r := status.Reason{Code: status.MemberGone, Names: []string{"host-1", "host-2"}, More: 2}
 	fmt.Println(r)
-	// Output: member-gone host-1, host-2, host-3, host-4, host-5 and 2 more
+	// Output: member-gone host-1, host-2 and 2 more
 }

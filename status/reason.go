@@ -3,11 +3,7 @@ package status
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
-	"unicode/utf8"
-
-	"github.com/kielgo/kiel/internal/operr"
 )
 
 // Code says why something happened, in a fixed list of words of at most 64 bytes.
@@ -83,85 +79,14 @@ func (c Code) Cause() Cause {
 	}
 }
 
-// Limits of a Reason.
-const (
-	MaxNames = 5  // how many names a Reason lists
-	MaxName  = 64 // how many bytes a name has; longer ones are cut
-)
-
 // Reason is why something happened: a code, and the members, topics or functions that it is about. The zero Reason means that
 // there is none.
 type Reason struct {
 	Code Code `json:"code"`
-	// Names are at most MaxNames, sorted unless the code says otherwise, each cut to MaxName bytes.
+	// Names are five at most, sorted unless the code says otherwise, each of 64 bytes at most.
 	Names []string `json:"names,omitempty"`
 	// More is how many further names there were.
 	More int `json:"more,omitempty"`
-}
-
-// NewReason returns the Reason with this code for these names, which it cuts to the limits.
-func NewReason(code Code, names ...string) Reason {
-	r := Reason{Code: code, More: max(len(names)-MaxNames, 0)}
-	for _, name := range names[:min(len(names), MaxNames)] {
-		r.Names = append(r.Names, Cut(name))
-	}
-	return r
-}
-
-// Clone returns a copy that shares nothing with r.
-func (r Reason) Clone() Reason {
-	r.Names = slices.Clone(r.Names)
-	return r
-}
-
-// Cut returns the first MaxName bytes of a name, without a broken character at the end. What is not UTF-8 becomes "?".
-func Cut(name string) string { return cut(name, MaxName) }
-
-func cut(name string, limit int) string {
-	name = strings.ToValidUTF8(name, "?")
-	if len(name) <= limit {
-		return name
-	}
-	end := limit
-	for !utf8.RuneStart(name[end]) {
-		end--
-	}
-	return name[:end]
-}
-
-// Check returns an error for a Reason beyond the limits, or with a code that has other characters than lower-case letters and
-// hyphens. A code that is not among Codes is no error: a later version may have written it.
-func (r Reason) Check() error {
-	if err := r.check(); err != nil {
-		return operr.New("status", "reason", "", err)
-	}
-	return nil
-}
-
-func (r Reason) check() error {
-	if len(r.Code) > MaxName {
-		return fmt.Errorf("the code has %d bytes, more than %d", len(r.Code), MaxName)
-	}
-	for _, c := range []byte(r.Code) {
-		if c != '-' && (c < 'a' || c > 'z') {
-			return fmt.Errorf("the code %q is no word", r.Code)
-		}
-	}
-	if len(r.Names) > MaxNames {
-		return fmt.Errorf("%d names is more than %d", len(r.Names), MaxNames)
-	}
-	if r.More < 0 {
-		return fmt.Errorf("more: %d is less than 0", r.More)
-	}
-	for _, name := range r.Names {
-		if len(name) > MaxName {
-			return fmt.Errorf("the name %.80q has %d bytes, more than %d", name, len(name), MaxName)
-		}
-		if !utf8.ValidString(name) {
-			return fmt.Errorf("the name %.80q is not UTF-8", name)
-		}
-	}
-	return nil
 }
 
 // IsZero reports whether there is no reason.

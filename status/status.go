@@ -1,7 +1,6 @@
 package status
 
 import (
-	"strings"
 	"time"
 )
 
@@ -38,39 +37,6 @@ type Group struct {
 	Troubles []Trouble `json:"troubles"`
 	// Changes are the last mappings, the newest first; none from SourceZooKeeper.
 	Changes []Change `json:"changes"`
-}
-
-// New returns an empty description.
-func New(group string, source Source, at time.Time) *Group {
-	return &Group{
-		Version: Version, Group: group, Source: source, At: at,
-		Members: []Member{}, Partitions: []Partition{}, Disagreements: []Disagreement{}, Troubles: []Trouble{}, Changes: []Change{},
-	}
-}
-
-// MaxShown is how many bytes of a name a description shows. Names that kiel checks have 249 at most; those that others write may
-// be longer.
-const MaxShown = 256
-
-// Shown returns a name as descriptions have it: at most MaxShown bytes, without a broken character at the end. What is not UTF-8
-// becomes "?".
-func Shown(name string) string { return cut(name, MaxShown) }
-
-// MaxText is how many bytes of an error's text a description shows.
-const MaxText = 500
-
-// ShownText returns a text as descriptions have it: in one line, of at most MaxText bytes.
-func ShownText(text string) string { return cut(strings.Join(strings.Fields(text), " "), MaxText) }
-
-// Millis returns the time that is this many milliseconds after the start of 1970, in UTC. It returns nil if ms is not positive,
-// or if JSON can't hold the time.
-func Millis(ms int64) *time.Time {
-	const year10000 = 253402300800000
-	if ms <= 0 || ms >= year10000 {
-		return nil
-	}
-	t := time.UnixMilli(ms).UTC()
-	return &t
 }
 
 // Self is how a member describes itself.
@@ -205,22 +171,10 @@ type Times struct {
 // Disagreement is something that keeps members from acting as one.
 type Disagreement struct {
 	Kind DisagreementKind `json:"kind"`
-	// Names are the members, topics, partitions or znodes that it is about: at most MaxListed, and More besides.
+	// Names are the members, topics, partitions or znodes that it is about: 20 at most, and More besides.
 	Names []string `json:"names,omitempty"`
 	More  int      `json:"more,omitempty"`
 	Text  string   `json:"text"` // what the disagreement means, and what to do
-}
-
-// MaxListed is how many names a Disagreement lists.
-const MaxListed = 20
-
-// NewDisagreement returns a Disagreement about these names, which it cuts to the limits.
-func NewDisagreement(kind DisagreementKind, text string, names ...string) Disagreement {
-	d := Disagreement{Kind: kind, Text: text, More: max(len(names)-MaxListed, 0)}
-	for _, name := range names[:len(names)-d.More] {
-		d.Names = append(d.Names, Shown(name))
-	}
-	return d
 }
 
 // DisagreementKind is a word of a fixed list.
@@ -252,7 +206,7 @@ type Trouble struct {
 	Until *time.Time `json:"until,omitempty"` // when it recovered; nil while it goes on
 	Count uint64     `json:"count"`           // the number of errors in that time
 	Last  string     `json:"last"`            // the text of the newest error, cut to 500 bytes
-	About []string   `json:"about,omitempty"` // the partitions, topics or brokers that have it now, at most MaxListed
+	About []string   `json:"about,omitempty"` // the partitions, topics or brokers that have it now, 20 at most
 }
 
 // Change is one mapping that was applied.
@@ -260,7 +214,7 @@ type Change struct {
 	Version     uint64    `json:"version"`
 	At          time.Time `json:"at"`
 	Reason      Reason    `json:"reason"`
-	Joined      []string  `json:"joined,omitempty"` // members that joined, at most MaxNames of JoinedCount; Gone likewise
+	Joined      []string  `json:"joined,omitempty"` // members that joined, five at most of JoinedCount; Gone likewise
 	Gone        []string  `json:"gone,omitempty"`
 	JoinedCount int       `json:"joined_count"`
 	GoneCount   int       `json:"gone_count"`

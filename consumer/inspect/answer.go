@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -15,9 +16,9 @@ const (
 	maxAnswer  = 4 << 20  // bytes; a member whose own 2,000 partitions have the longest names says 1.7 MB
 	maxElement = 64 << 10 // bytes of one value in it, as a partition
 
-	maxTroubles = 50               // troubles and changes, each
-	maxAbout    = status.MaxListed // names in one of them
-	maxTexts    = 64 << 10         // bytes of the troubles and changes together
+	maxTroubles = 50                    // troubles and changes, each
+	maxAbout    = statuswrite.MaxListed // names in one of them
+	maxTexts    = 64 << 10              // bytes of the troubles and changes together
 )
 
 var (
@@ -45,14 +46,14 @@ func newKept(member string, of holders) *kept {
 
 // partition keeps an open partition of the member, once. All members together have no more of them than the group.
 func (k *kept) partition(p *status.Partition) {
-	tp := kiel.Partition{Topic: status.Shown(p.Topic), ID: p.Partition}
+	tp := kiel.Partition{Topic: statuswrite.Name(p.Topic), ID: p.Partition}
 	if p.Offsets == nil && p.WaitsFor == "" || k.has[tp] || k.of != nil && k.of[tp] != k.member {
 		return
 	}
 	tp.Topic = strings.Clone(tp.Topic)
 	k.has[tp] = true
 	k.said.Partitions = append(k.said.Partitions, status.Partition{
-		Topic: tp.Topic, Partition: tp.ID, Offsets: p.Offsets, WaitsFor: status.ShownText(p.WaitsFor),
+		Topic: tp.Topic, Partition: tp.ID, Offsets: p.Offsets, WaitsFor: statuswrite.Text(p.WaitsFor),
 	})
 }
 
@@ -62,7 +63,7 @@ func (k *kept) trouble(t *status.Trouble) {
 		return
 	}
 	one := *t
-	one.Kind, one.Last, one.About = strings.Clone(status.Shown(t.Kind)), status.ShownText(t.Last), namesOf(t.About)
+	one.Kind, one.Last, one.About = strings.Clone(statuswrite.Name(t.Kind)), statuswrite.Text(t.Last), namesOf(t.About)
 	if k.fits(append([]string{one.Kind, one.Last}, one.About...)) {
 		k.said.Troubles = append(k.said.Troubles, one)
 	}
@@ -95,7 +96,7 @@ func (k *kept) fits(texts []string) bool {
 func namesOf(names []string) []string {
 	few := make([]string, min(len(names), maxAbout))
 	for i := range few {
-		few[i] = strings.Clone(status.Shown(names[i]))
+		few[i] = strings.Clone(statuswrite.Name(names[i]))
 	}
 	return few
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -76,7 +77,7 @@ func (s *slowed) Read(b []byte) (int, error) {
 // A member that has 2,000 partitions of its own, with names as long as Kafka takes, is heard.
 func TestLargeAnswersAreRead(t *testing.T) {
 	now, of, topic := time.Now(), holders{}, strings.Repeat("t", 249)
-	g := status.New("g", status.SourceMember, now)
+	g := statuswrite.Group("g", status.SourceMember, now)
 	g.Self = &status.Self{Name: "m", Kafka: &status.Kafka{Reachable: true}}
 	for i := range int32(2000) {
 		g.Partitions = append(g.Partitions, status.Partition{

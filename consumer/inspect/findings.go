@@ -9,6 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -41,9 +42,9 @@ func (l *look) add(f Finding, objects ...string) {
 	f.Severity = cmp.Or(f.Severity, Problem)
 	f.all = make([]string, len(objects))
 	for i, o := range objects {
-		f.all[i] = status.Shown(o)
+		f.all[i] = statuswrite.Name(o)
 	}
-	few := min(len(objects), status.MaxListed)
+	few := min(len(objects), statuswrite.MaxListed)
 	f.Objects, f.More = f.all[:few:few], len(objects)-few
 	if f.Runbook != "" {
 		f.Runbook = runbooks + f.Runbook

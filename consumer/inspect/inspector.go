@@ -13,8 +13,8 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
 )
 
 const pkg = "inspect"
@@ -183,7 +183,7 @@ func (in *Inspector) servers(ctx context.Context) []Server {
 	var all sync.WaitGroup
 	for i, address := range in.from.Servers {
 		all.Go(func() {
-			found[i] = Server{Address: status.Shown(address)}
+			found[i] = Server{Address: statuswrite.Name(address)}
 			s, err := session.Start(ctx, []string{address}, in.outside())
 			if err != nil {
 				found[i].Error = shown(err)
@@ -205,5 +205,5 @@ func shown(err error) string {
 	if err == nil {
 		return ""
 	}
-	return status.ShownText(operr.Text(err))
+	return statuswrite.Text(operr.Text(err))
 }

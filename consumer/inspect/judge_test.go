@@ -11,6 +11,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -66,7 +67,7 @@ func TestLeavingMemberIsNoProblem(t *testing.T) {
 		want   Severity
 	}{{old, Note}, {is, Problem}} {
 		l := seen(tc.before, is, [2]int64{5, 6}, [2]int64{6, 6})
-		l.report.Disagreements = []status.Disagreement{status.NewDisagreement(status.OrphanClaim, "", "t:0")}
+		l.report.Disagreements = []status.Disagreement{statuswrite.Disagreement(status.OrphanClaim, "", "t:0")}
 		l.findDisagreements()
 		if f := l.report.Findings; len(f) != 1 || f[0].Severity != tc.want || strings.Contains(f[0].Text, "nobody can own") {
 			t.Errorf("%+v", f)
@@ -83,7 +84,7 @@ func TestManyPersistentClaims(t *testing.T) {
 			p := Partition{Partition: status.Partition{Topic: "t", Partition: int32(i), State: status.Blocked}}
 			l.report.Partitions, names = append(l.report.Partitions, p), append(names, id(p).String())
 		}
-		l.report.Disagreements = []status.Disagreement{status.NewDisagreement(status.PersistentClaim, "", names...)}
+		l.report.Disagreements = []status.Disagreement{statuswrite.Disagreement(status.PersistentClaim, "", names...)}
 		l.findDisagreements()
 		total := 0
 		for i, f := range l.report.Findings {
@@ -209,7 +210,7 @@ func TestFindingsConcernAll(t *testing.T) {
 	}
 	l.findPartitions()
 	f := l.report.Findings[0]
-	if len(f.Objects) != status.MaxListed || f.More != 10 || !f.Concerns("t:29") || !f.Concerns("t:0") || f.Concerns("t:30") {
+	if len(f.Objects) != statuswrite.MaxListed || f.More != 10 || !f.Concerns("t:29") || !f.Concerns("t:0") || f.Concerns("t:30") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -276,7 +277,7 @@ func TestAnswersAreTrimmed(t *testing.T) {
 	g.Troubles[0].About, g.Troubles[0].Kind = make([]string, 5000), strings.Repeat("k", 5000)
 	got := trimmed(g)
 	if len(got.Partitions) != 1 || got.Partitions[0].Offsets.Marked != 3 || len(got.Troubles) != maxTroubles || len(got.Troubles[0].About) != maxAbout ||
-		len(got.Troubles[0].Kind) > status.MaxShown {
+		len(got.Troubles[0].Kind) > statuswrite.MaxName {
 		t.Errorf("%+v", got)
 	}
 }

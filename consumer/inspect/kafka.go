@@ -13,7 +13,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/topics"
-	"github.com/kielgo/kiel/status"
+	"github.com/kielgo/kiel/internal/statuswrite"
 )
 
 // kafka is a client of Kafka for one call.
@@ -145,7 +145,7 @@ func (k *kafka) listAt(ctx context.Context, level sarama.IsolationLevel, at map[
 
 func foundOf(l kafkaconn.Listed) found {
 	f := found{offset: l.Offset, err: l.Err}
-	if at := status.Millis(l.Millis); at != nil { // producers choose timestamps, also such as JSON can't hold
+	if at := statuswrite.Millis(l.Millis); at != nil { // producers choose timestamps, also such as JSON can't hold
 		f.at = *at
 	}
 	return f

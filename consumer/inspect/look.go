@@ -15,6 +15,7 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/topics"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -290,7 +291,7 @@ func (l *look) glance(ctx context.Context, k *kafka) (*glance, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.known, l.report.Cluster = d.topics, status.Shown(d.cluster)
+	l.known, l.report.Cluster = d.topics, statuswrite.Name(d.cluster)
 	g := &glance{}
 	var there []kiel.Partition
 	for _, p := range l.wanted {

@@ -42,7 +42,7 @@ type Source struct {
 	State  SourceState `json:"state"`
 	Age    float64     `json:"age_seconds"`      // how old the answer was when the look ended
 	Error  string      `json:"error,omitempty"`  // why the source did not answer
-	Missed []string    `json:"missed,omitempty"` // what could not be seen there, at most status.MaxListed
+	Missed []string    `json:"missed,omitempty"` // what could not be seen there, at most statuswrite.MaxListed
 }
 
 // SourceState is a word of a fixed list.
@@ -88,7 +88,7 @@ type Offsets struct {
 type Finding struct {
 	Kind     Kind     `json:"kind"`
 	Severity Severity `json:"severity"`
-	// Objects are the partitions, members, topics or servers that it is about: at most status.MaxListed, and More besides.
+	// Objects are the partitions, members, topics or servers that it is about: at most statuswrite.MaxListed, and More besides.
 	Objects []string   `json:"objects"`
 	More    int        `json:"more,omitempty"`
 	Member  string     `json:"member,omitempty"` // the member with which it goes wrong

@@ -16,9 +16,9 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
 )
 
 var (
@@ -63,7 +63,7 @@ type Target struct {
 // ParseTarget reads a Target: "start", "end", an offset, a shift of the stored offset ("+10", "-10"), or the first message from a time on
 // ("@-1h", "@2006-01-02T15:04:05Z"). A time is relative to now. Its error is [ErrTarget].
 func ParseTarget(s string, now time.Time) (Target, error) {
-	bad := operr.New(pkg, "", strconv.Quote(status.Shown(s)), ErrTarget)
+	bad := operr.New(pkg, "", strconv.Quote(statuswrite.Name(s)), ErrTarget)
 	switch {
 	case s == "start":
 		return Target{kind: toStart}, nil
@@ -234,7 +234,7 @@ func few(names []string) string {
 	const most = 5
 	shown := make([]string, 0, most)
 	for _, name := range names[:min(len(names), most)] {
-		shown = append(shown, status.Shown(name))
+		shown = append(shown, statuswrite.Name(name))
 	}
 	s := strings.Join(shown, ", ")
 	if len(names) > most {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -45,7 +46,7 @@ func (l *look) takeOver() {
 	for i := range l.report.Partitions {
 		p := &l.report.Partitions[i]
 		if said := known[of{p.Topic, p.Partition.Partition, cmp.Or(p.Owner, p.Planned)}]; said != nil {
-			p.Offsets, p.WaitsFor = said.Offsets, status.ShownText(said.WaitsFor)
+			p.Offsets, p.WaitsFor = said.Offsets, statuswrite.Text(said.WaitsFor)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -222,7 +223,7 @@ func TestSinceItWentOnLast(t *testing.T) {
 // A Series hears what its own member says without asking anybody.
 func TestSeriesHearsItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		said := status.New("g", status.SourceMember, time.Now())
+		said := statuswrite.Group("g", status.SourceMember, time.Now())
 		said.Self = &status.Self{Name: "c1"}
 		said.Troubles = []status.Trouble{{Kind: "handler", Since: time.Now(), Last: "poison", About: []string{"t:0"}}}
 		s, zk := seriesOf(t, SeriesOptions{Self: func() *status.Group { return said }})

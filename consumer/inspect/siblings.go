@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
 )
 
 // The bounds of the search for a group in other chroots.
@@ -89,7 +89,7 @@ func (s *search) candidates(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		if more := len(names) - maxChroots; more > 0 {
-			s.unseen = append(s.unseen, fmt.Sprintf("%d znodes below %s", more, status.Shown(parent)))
+			s.unseen = append(s.unseen, fmt.Sprintf("%d znodes below %s", more, statuswrite.Name(parent)))
 		}
 		for _, name := range names[:min(len(names), maxChroots)] {
 			all = append(all, session.Join(parent, name))
@@ -99,7 +99,7 @@ func (s *search) candidates(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(slices.Compact(all), func(chroot string) bool { return chroot == s.own }), nil
 }
 
-func refused(path string) string { return status.Shown(path) + " (this user may not list it)" }
+func refused(path string) string { return statuswrite.Name(path) + " (this user may not list it)" }
 
 // looked is what a look at one chroot has found.
 type looked struct {
@@ -133,7 +133,7 @@ func (s *search) sum(ctx context.Context, candidates []string, all []looked) err
 			late++
 		}
 		if l.members {
-			s.found = append(s.found, sibling{status.Shown(candidates[i]), l.since})
+			s.found = append(s.found, sibling{statuswrite.Name(candidates[i]), l.since})
 		}
 	}
 	if late > 0 {
@@ -149,7 +149,7 @@ func (s *search) oldest(ctx context.Context, path string, names []string) (at ti
 		if err != nil {
 			return at, err
 		}
-		if created := status.Millis(stat.Ctime); exists && created != nil && (at.IsZero() || created.Before(at)) {
+		if created := statuswrite.Millis(stat.Ctime); exists && created != nil && (at.IsZero() || created.Before(at)) {
 			at = *created
 		}
 	}

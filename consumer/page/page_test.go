@@ -20,6 +20,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer/inspect"
 	"github.com/kielgo/kiel/consumer/page"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -39,7 +40,7 @@ type world struct {
 // Status counts looks.
 func (w *world) Status() *status.Group {
 	w.looks.Add(1)
-	g := status.New("g", status.SourceMember, time.Now())
+	g := statuswrite.Group("g", status.SourceMember, time.Now())
 	g.Self = &status.Self{Name: "c1"}
 	return g
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/inspect"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -44,7 +45,7 @@ func shown(t *testing.T, r *inspect.Report, v view) string {
 func TestHostileTexts(t *testing.T) {
 	const evil = `"><script>alert(1)</script><img src=x onerror=alert(2)>'` + "\u202e\u009b31m\x00 {{.}} \xff javascript:alert(3)"
 	at := time.Date(2026, 3, 14, 3, 14, 0, 0, time.UTC)
-	reason := status.NewReason(status.MemberGone, evil)
+	reason := statuswrite.Reason(status.MemberGone, evil)
 	r := &inspect.Report{
 		Group:   evil,
 		Members: []status.Member{{Name: evil, Host: evil, Functions: []string{evil}, Since: &at}},
@@ -308,7 +309,7 @@ func TestLetters(t *testing.T) {
 // Changes of one moment are one line, the newest first, and lines are bounded.
 func TestChangesTogether(t *testing.T) {
 	at := time.Date(2026, 3, 14, 3, 12, 4, 0, time.UTC)
-	reason := status.NewReason(status.MemberGone, "c3")
+	reason := statuswrite.Reason(status.MemberGone, "c3")
 	var h history
 	h.add([]inspect.Change{
 		{At: at.Add(-time.Hour), Kind: inspect.MemberJoined, Member: "c1"},

@@ -18,3 +18,7 @@
 // A Log has no goroutine and no timer: the call that brings the next error, or the success, writes the line. A call for any kind
 // writes the lines that were postponed.
 package errlog
+
+// MaxLines is how many partitions that change at once have lines of their own at level Info. Above that each has its line at Debug, and
+// the allocator's line has their number.
+const MaxLines = 16

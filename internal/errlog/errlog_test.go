@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -238,7 +239,7 @@ func TestTroubles(t *testing.T) {
 		if got[0].Kind != "commit" || got[0].Until != nil || len(got[0].About) > 0 {
 			t.Errorf("the newest is %+v", got[0])
 		}
-		if fetch.Kind != "fetch" || fetch.Count != 31 || fetch.Last != "error 29" || len(fetch.About) != status.MaxListed || fetch.About[0] != "orders:00" {
+		if fetch.Kind != "fetch" || fetch.Count != 31 || fetch.Last != "error 29" || len(fetch.About) != statuswrite.MaxListed || fetch.About[0] != "orders:00" {
 			t.Errorf("the older one that goes on is %+v", fetch)
 		}
 		// The three oldest are forgotten.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -55,7 +56,7 @@ func (k *kind) trouble(name string, until time.Time) status.Trouble {
 		return t
 	}
 	abouts := slices.DeleteFunc(slices.Sorted(maps.Keys(k.abouts)), func(about string) bool { return about == "" })
-	t.About = abouts[:min(len(abouts), status.MaxListed)]
+	t.About = abouts[:min(len(abouts), statuswrite.MaxListed)]
 	return t
 }
 

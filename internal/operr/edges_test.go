@@ -22,7 +22,6 @@ import (
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/sharedset"
-	"github.com/kielgo/kiel/status"
 )
 
 // only returns the error of a call.
@@ -32,7 +31,6 @@ func only[T any](_ T, err error) error { return err }
 func TestEdgesOfPureFunctions(t *testing.T) {
 	operrtest.Once(t, kiel.CheckTopic("a/b"), "kiel", "invalid name", `topic "a/b"`)
 	operrtest.Once(t, only(kiel.ParsePartition("a")), "kiel", `item "a"`, "not topic:id")
-	operrtest.Once(t, status.Reason{Code: "A"}.Check(), "status", "reason", `"A"`)
 	operrtest.Once(t, only(allocfn.ParseID("f/x")), "allocfn", "bad allocation function", `"x"`)
 	operrtest.Once(t, allocfn.Func{Name: "f"}.Validate(), "allocfn", "f has no Assign")
 	operrtest.Once(t, only(allocfn.Measure(allocfn.Plan{Assignment: allocfn.Assignment{1}}, allocfn.Plan{})), "allocfn", "measure", "the plan before")
@@ -55,6 +53,7 @@ func TestEdgesOfPureFunctions(t *testing.T) {
 	operrtest.Once(t, only(election.New(s, "x", election.Options{})), "election", `path "x"`)
 	operrtest.Once(t, only(partitioner.New(s, "x", nil, partitioner.Options{})), "partitioner", `path "x"`)
 	operrtest.Once(t, only(allocator.New(s, "a\xff", "m", allocator.Options{Zone: "\n"})), "allocator", `group "a\xff"`, "option Zone")
+	operrtest.Once(t, allocator.Options{Zone: "\n"}.Validate(), "allocator", "option Zone")
 	operrtest.Once(t, only(allocator.New(s, "g", "m", allocator.Options{PythonFunc: "f/x", Func: allocfn.Func{Name: "f"}})),
 		"allocator", "option PythonFunc", "option Func:", "f has no Assign")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -268,7 +269,7 @@ func (u *upgrade) stands(r record, m *member, id int32, owner, epoch *zk.Stat) e
 
 // origin says whether a claim tells right why and from whom the partition came. Members that lost trust meanwhile may not know.
 func (u *upgrade) origin(r record, id int32, token, since int64, between []map[int32]string) error {
-	if err := r.Reason.Check(); err != nil {
+	if err := statuswrite.Check(r.Reason); err != nil {
 		return fmt.Errorf("reason: %w", err)
 	}
 	if times, _ := u.distrust(since); times > 0 {

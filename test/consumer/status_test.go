@@ -15,6 +15,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/health"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -320,7 +321,7 @@ func TestEventsSayWhy(t *testing.T) {
 		}
 		b := r.member("b", keep).start()
 		until(t, "each has one", func() bool { return len(a.owns()) == 1 && len(b.owns()) == 1 })
-		joined := status.NewReason(status.MemberJoined, "b").String()
+		joined := statuswrite.Reason(status.MemberJoined, "b").String()
 		if e := <-events; e.Kind != consumer.Revoking || e.Reason.String() != joined || e.Next != "b" {
 			t.Errorf("%+v", e)
 		}

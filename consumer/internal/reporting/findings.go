@@ -12,6 +12,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -132,7 +133,7 @@ func describe(found []offsets.Finding) string {
 // partitions.
 func (f *Findings) warnOverwritten(ctx context.Context, found []offsets.Finding) {
 	for i, one := range found {
-		if i == maxNamed {
+		if i == statuswrite.MaxNames {
 			f.Logger.WarnContext(ctx, "another program stored offsets of more partitions", "partitions", len(found)-i)
 			return
 		}
@@ -171,7 +172,7 @@ func (f *Findings) Disagreements(out *status.Group, now time.Time) {
 			for i, p := range ps {
 				names[i] = p.String()
 			}
-			out.Disagreements = append(out.Disagreements, status.NewDisagreement(d.kind, d.text, names...))
+			out.Disagreements = append(out.Disagreements, statuswrite.Disagreement(d.kind, d.text, names...))
 		}
 	}
 }

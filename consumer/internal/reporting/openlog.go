@@ -11,17 +11,12 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/statuswrite"
 )
 
-const (
-	// maxLines is how many partitions may open in one change so that each is logged at Info. Above that each is logged at Debug;
-	// ownership and the allocator log their number.
-	maxLines = 16
-	// maxNamed is how many partitions one line names.
-	maxNamed = 5
-	// StartsWithin is how long starts by policy, or at copied offsets, are gathered for one line.
-	StartsWithin = time.Second
-)
+// StartsWithin is how long starts by policy, or at copied offsets, are gathered for one line.
+const StartsWithin = time.Second
 
 // Claim is what an OpenLog needs to know of the claim under which a partition is opened.
 type Claim interface {
@@ -47,7 +42,7 @@ type OpenLog struct {
 
 	mu      sync.Mutex
 	version uint64                   // the version of the plan under which a claim was opened last
-	loud    bool                     // maxLines partitions of that plan, at most, were not open
+	loud    bool                     // errlog.MaxLines partitions of that plan, at most, were not open
 	tokens  map[kiel.Partition]int64 // the tokens of the claims that are held and were opened
 	starts  map[Start]*someStarts    // the starts that were not logged yet, by what they have in common
 	timer   *time.Timer              // fires when starts is to be logged; nil when there are none
@@ -62,7 +57,7 @@ type Start struct {
 	Skipped  int64  // how many offsets before the start Kafka has; counted for a new group
 }
 
-// someStarts are partitions that start alike: the first maxNamed, the number of all, and how many offsets they skip.
+// someStarts are partitions that start alike: the first statuswrite.MaxNames, the number of all, and how many offsets they skip.
 type someStarts struct {
 	first   []string
 	count   int
@@ -75,7 +70,7 @@ func NewOpenLog(log *slog.Logger) *OpenLog {
 }
 
 // Opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting
-// returns maxLines at most. waiting returns how many partitions of the plan are to be opened, and is called once for each plan.
+// returns errlog.MaxLines at most. waiting returns how many partitions of the plan are to be opened, and is called once for each plan.
 func (l *OpenLog) Opened(p kiel.Partition, claim Claim, waiting func() int, args ...any) {
 	log := l.log.Debug
 	if l.isLoud(p, claim, waiting) {
@@ -93,7 +88,7 @@ func (l *OpenLog) isLoud(p kiel.Partition, claim Claim, waiting func() int) bool
 	}
 	l.tokens[p] = claim.Token()
 	if version := claim.Version(); l.version != version {
-		l.version, l.loud = version, waiting() <= maxLines
+		l.version, l.loud = version, waiting() <= errlog.MaxLines
 	}
 	return l.loud
 }
@@ -124,7 +119,7 @@ func (l *OpenLog) gather(key Start, p kiel.Partition, offset int64) {
 		l.starts[key] = s
 	}
 	s.skipped += skipped
-	if s.count++; s.count <= maxNamed {
+	if s.count++; s.count <= statuswrite.MaxNames {
 		s.first = append(s.first, fmt.Sprintf("%s at %d", p, offset))
 	}
 	if l.timer == nil {

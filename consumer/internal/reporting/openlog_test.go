@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/errlog"
 )
 
 // fakeClaim is a claim under a plan.
@@ -40,13 +41,13 @@ func TestOpenLogOfManyIsQuiet(t *testing.T) {
 			t.Errorf("%s: %d lines at Info, %d at Debug, want %d and %d:\n%s", when, i, d, info, debug, said)
 		}
 	}
-	openAll(maxLines, 1)
+	openAll(errlog.MaxLines, 1)
 	check("few", 16, 0)
-	openAll(maxLines, 1)
+	openAll(errlog.MaxLines, 1)
 	check("again under the same claims", 16, 16)
-	openAll(maxLines+1, 2)
+	openAll(errlog.MaxLines+1, 2)
 	check("many", 16, 16+17)
-	openAll(maxLines, 3)
+	openAll(errlog.MaxLines, 3)
 	check("few again", 32, 33)
 }
 

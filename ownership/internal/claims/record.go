@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -16,7 +17,7 @@ type Record struct {
 	Owner    string        `json:"owner"`              // member's name
 	Version  uint64        `json:"version"`            // of the snapshot that it acts on
 	ID       string        `json:"id"`                 // of the Owner value: two in one session are told apart
-	Previous string        `json:"previous,omitempty"` // the owner before, as the member knew it, cut to status.MaxName bytes
+	Previous string        `json:"previous,omitempty"` // the owner before, as the member knew it, cut to statuswrite.MaxShortName bytes
 	Reason   status.Reason `json:"reason,omitzero"`    // why the partition came to the member
 }
 
@@ -48,9 +49,9 @@ func Decode(data []byte) (Record, error) {
 		return Record{}, errNoOwner
 	}
 	r := read.Record
-	r.Previous = status.Cut(r.Previous)
-	if json.Unmarshal(read.Reason, &r.Reason) != nil || r.Reason.IsZero() || r.Reason.Check() != nil {
-		r.Reason = status.NewReason(status.Unknown)
+	r.Previous = statuswrite.ShortName(r.Previous)
+	if json.Unmarshal(read.Reason, &r.Reason) != nil || r.Reason.IsZero() || statuswrite.Check(r.Reason) != nil {
+		r.Reason = statuswrite.Reason(status.Unknown)
 	}
 	return r, nil
 }

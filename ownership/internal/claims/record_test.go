@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/status"
 )
@@ -19,10 +20,10 @@ type firstRecord struct {
 
 // Members of the first version read what newer ones write, and the other way round.
 func TestRecordOfOtherVersions(t *testing.T) {
-	long := strings.Repeat("n", status.MaxName)
+	long := strings.Repeat("n", statuswrite.MaxShortName)
 	newer := claims.Record{
 		Owner: "a", Version: 7, ID: "x", Previous: "b",
-		Reason: status.NewReason(status.MemberGone, long, "<&>", "c", "d", "e", "f"),
+		Reason: statuswrite.Reason(status.MemberGone, long, "<&>", "c", "d", "e", "f"),
 	}
 	var read firstRecord
 	if err := json.Unmarshal(newer.Encode(), &read); err != nil || read != (firstRecord{"a", 7, "x"}) {
@@ -35,7 +36,7 @@ func TestRecordOfOtherVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := claims.Record{Owner: "a", Version: 7, ID: "x", Reason: status.NewReason(status.Unknown)}
+	want := claims.Record{Owner: "a", Version: 7, ID: "x", Reason: statuswrite.Reason(status.Unknown)}
 	if got, err := claims.Decode(older); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("of an older member %+v, error %v", got, err)
 	}
@@ -80,14 +81,14 @@ func TestDecode(t *testing.T) {
 
 // Whatever stands in a znode, what is read of it is valid, and small when it is written again.
 func FuzzDecode(f *testing.F) {
-	f.Add(claims.Record{Owner: "a", Version: 7, ID: "x", Previous: "b", Reason: status.NewReason(status.MemberGone, "c")}.Encode())
+	f.Add(claims.Record{Owner: "a", Version: 7, ID: "x", Previous: "b", Reason: statuswrite.Reason(status.MemberGone, "c")}.Encode())
 	f.Add([]byte(`{"owner":"a","reason":{"code":"x","names":["\ud800"],"more":-1},"previous":"\u0000"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := claims.Decode(data)
 		if err != nil {
 			return
 		}
-		if err := r.Reason.Check(); err != nil || r.Reason.IsZero() || len(r.Previous) > status.MaxName {
+		if err := statuswrite.Check(r.Reason); err != nil || r.Reason.IsZero() || len(r.Previous) > statuswrite.MaxShortName {
 			t.Errorf("%q is read as %+v: %v", data, r, err)
 		}
 		if len(r.Owner) > 1000 {
