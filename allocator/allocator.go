@@ -372,8 +372,8 @@ func (a *PartitionAllocator) Session() *session.Session { return a.session }
 // Group returns the group's name.
 func (a *PartitionAllocator) Group() string { return a.group }
 
-// Name returns the member's name.
-func (a *PartitionAllocator) Name() string { return a.name }
+// Member returns the member's name.
+func (a *PartitionAllocator) Member() string { return a.name }
 
 // GroupPath returns the path of the group's znode, /kiel/groups/<group>, with the group's name as [kiel.GroupZnode] writes it.
 func (a *PartitionAllocator) GroupPath() string { return pathsOf(a.group).group }

@@ -63,7 +63,7 @@ func BenchmarkJoin(b *testing.B) {
 		before = r.mapping
 		s := &Snapshot{mapping: r.mapping, mine: r.mapping.share("member-0000")}
 		for _, p := range s.Mine() {
-			if name, ok := s.Owner(p); !ok || name != "member-0000" {
+			if name, ok := s.Planned(p); !ok || name != "member-0000" {
 				b.Fatal(name, ok)
 			}
 		}

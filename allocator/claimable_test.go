@@ -24,7 +24,7 @@ func TestClaimable(t *testing.T) {
 			w.Errorf("of %v, %v are to be claimed", s.Mapping(), s.Claimable())
 		}
 		for _, p := range s.Claimable() {
-			if owner, _ := s.Owner(p); owner != "a" {
+			if owner, _ := s.Planned(p); owner != "a" {
 				w.Errorf("%s, of %q, is to be claimed", p, owner)
 			}
 		}

@@ -26,14 +26,14 @@ func (n *node) ended() string {
 	select {
 	case err = <-n.ran:
 	case <-time.After(settle):
-		n.w.Fatalf("%s goes on", n.Name())
+		n.w.Fatalf("%s goes on", n.Member())
 	}
 	n.ran <- err
-	delete(n.w.nodes, n.Name())
+	delete(n.w.nodes, n.Member())
 	n.cancelAfter()
 	<-n.after
 	if !errors.Is(err, allocator.ErrOtherCluster) {
-		n.w.Fatalf("%s ended with %v", n.Name(), err)
+		n.w.Fatalf("%s ended with %v", n.Member(), err)
 	}
 	return err.Error()
 }

@@ -46,7 +46,7 @@ func TestTopicsThatDiffer(t *testing.T) {
 						s := n.Snapshot()
 						var owned []string
 						for _, p := range s.Partitions {
-							owner, ok := s.Owner(p)
+							owner, ok := s.Planned(p)
 							if !ok || !asks[owner][p.Topic] {
 								w.Errorf("%s: %s is at %q, which does not ask for it", what, p, owner)
 							}

@@ -65,7 +65,7 @@ func ExamplePartitionAllocator_Updates() {
 		log.Fatal(err)
 	}
 	for snapshot := range a.Updates(ctx) {
-		if owner, ok := snapshot.Owner(kiel.Partition{Topic: "orders", ID: 7}); ok {
+		if owner, ok := snapshot.Planned(kiel.Partition{Topic: "orders", ID: 7}); ok {
 			fmt.Println("orders:7 belongs to", owner)
 			fmt.Println("host-1 has", a.Allocation())
 			break

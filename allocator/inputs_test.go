@@ -146,7 +146,7 @@ func TestSnapshotOfOneView(t *testing.T) {
 			}
 			for topic, ids := range share {
 				for k, id := range ids {
-					if owner, ok := s.Owner(kiel.Partition{Topic: topic, ID: id}); !ok || owner != name {
+					if owner, ok := s.Planned(kiel.Partition{Topic: topic, ID: id}); !ok || owner != name {
 						t.Errorf("%s:%d is owned by %q, want %s", topic, id, owner, name)
 					}
 					ids[k] = -1
@@ -166,7 +166,7 @@ func TestSnapshotOfOneView(t *testing.T) {
 		t.Error("the mapping differs after its callers changed what they had")
 	}
 	for _, p := range []kiel.Partition{{Topic: "topic-0", ID: 64}, {Topic: "topic", ID: 0}, {}} {
-		if owner, ok := s.Owner(p); ok || owner != "" {
+		if owner, ok := s.Planned(p); ok || owner != "" {
 			t.Errorf("%v, which is not in the set, is owned by %q", p, owner)
 		}
 	}
@@ -184,7 +184,7 @@ func TestSnapshotOfNothing(t *testing.T) {
 		"nothing":       {mapping: newMapping(allocfn.Input{}, "", nil)},
 	} {
 		s := &Snapshot{mapping: r.mapping}
-		owner, ok := s.Owner(kiel.Partition{Topic: "topic-0"})
+		owner, ok := s.Planned(kiel.Partition{Topic: "topic-0"})
 		if ok || owner != "" || len(s.Share(ms[0].Name)) > 0 || len(s.Mapping()) > 0 {
 			t.Errorf("%s: owner %q, share %v, mapping %v", name, owner, s.Share(ms[0].Name), s.Mapping())
 		}

@@ -255,7 +255,7 @@ func (l *loop) change(now bool) {
 // metric does not count them as merged.
 func (l *loop) renew() { l.merge(true) }
 
-// merge adds a change to those that wait, and returns whether there were some.
+// merge adds a change to those that wait, and reports whether there were some.
 func (l *loop) merge(now bool) bool {
 	l.changes++
 	merged := l.coalescer.change(time.Now())

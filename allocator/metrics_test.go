@@ -294,10 +294,10 @@ kiel_unwanted_partitions{group="g"} %d
 		shown(2, `kiel_planned_partitions{group="g",topic="t"} 2`, `kiel_planned_partitions{group="g",topic="t"} 1`)
 		for _, n := range nodes {
 			if s := n.Snapshot(); s.Err != nil || len(s.Partitions) != 3 || fmt.Sprint(s.Unwanted) != "[u]" {
-				w.Errorf("%s: %d partitions, unwanted %v, error %v", n.Name(), len(s.Partitions), s.Unwanted, s.Err)
+				w.Errorf("%s: %d partitions, unwanted %v, error %v", n.Member(), len(s.Partitions), s.Unwanted, s.Err)
 			}
 			if err := n.failed(); !errors.Is(err, allocator.ErrUnwantedTopic) || !strings.Contains(err.Error(), `: "u"; RemoveTopic removes`) {
-				w.Errorf("%s: reported %v", n.Name(), err)
+				w.Errorf("%s: reported %v", n.Member(), err)
 			}
 		}
 		// Beside a member in Python all are divided, as it does.
@@ -307,7 +307,7 @@ kiel_planned_partitions{group="g",topic="u"} 1`, `kiel_planned_partitions{group=
 kiel_planned_partitions{group="g",topic="u"} 1`)
 		for _, n := range nodes {
 			if err := n.failed(); err != nil {
-				w.Errorf("%s: reported %v", n.Name(), err)
+				w.Errorf("%s: reported %v", n.Member(), err)
 			}
 		}
 	})

@@ -76,7 +76,7 @@ func TestPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []string{a.GroupPath(), a.MembersPath(), a.PartitionsPath(), a.Group(), a.Name()}
+	got := []string{a.GroupPath(), a.MembersPath(), a.PartitionsPath(), a.Group(), a.Member()}
 	if want := "[/kiel/groups/g /kiel/groups/g/members /kiel/groups/g/partitions g m:1]"; fmt.Sprint(got) != want || a.Session() != s {
 		t.Error(got)
 	}

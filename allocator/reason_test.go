@@ -190,8 +190,8 @@ func TestMovesOfRandomMappings(t *testing.T) {
 			s, before := &Snapshot{mapping: r.mapping}, &Snapshot{mapping: last}
 			moved, kept := 0, 0
 			for _, p := range r.mapping.in.Partitions {
-				was, had := before.Owner(p)
-				is, has := s.Owner(p)
+				was, had := before.Planned(p)
+				is, has := s.Planned(p)
 				m, ok := s.Move(p)
 				if ok != has {
 					t.Fatalf("seed %d, step %d: %s has an owner: %t, a move: %t", seed, step, p, has, ok)

@@ -35,10 +35,10 @@ func TestFirstSnapshot(t *testing.T) {
 		if err := r.Ready(r.Context()); err != nil {
 			r.Error(err)
 		}
-		if owner, ok := s.Owner(kiel.Partition{Topic: "t", ID: 2}); owner != "c" || !ok {
+		if owner, ok := s.Planned(kiel.Partition{Topic: "t", ID: 2}); owner != "c" || !ok {
 			r.Error(owner, ok)
 		}
-		if owner, ok := s.Owner(kiel.Partition{Topic: "t", ID: 3}); ok {
+		if owner, ok := s.Planned(kiel.Partition{Topic: "t", ID: 3}); ok {
 			r.Error(owner)
 		}
 		if got := r.told(); got != "+ -, +t:1 -" {

@@ -134,11 +134,11 @@ func (s *Snapshot) Share(member string) map[string][]int32 {
 	return s.mapping.topics(i)
 }
 
-// Owner returns the member to which the mapping gives p, and false if p is not in Partitions: the set lacks p, or no member asks
+// Planned returns the member to which the mapping gives p, and false if p is not in Partitions: the set lacks p, or no member asks
 // for its topic. The mapping may give p to a member that does not ask for the topic, if another member has no record or the
 // function does not look at topics.
-func (s *Snapshot) Owner(p kiel.Partition) (string, bool) {
-	i, ok := s.mapping.view().Owner(p)
+func (s *Snapshot) Planned(p kiel.Partition) (string, bool) {
+	i, ok := s.mapping.view().MemberOf(p)
 	if !ok {
 		return "", false
 	}

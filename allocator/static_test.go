@@ -12,7 +12,7 @@ import (
 func (n *node) stopOrderly() {
 	n.w.Helper()
 	n.Keep()
-	delete(n.w.nodes, n.Name())
+	delete(n.w.nodes, n.Member())
 	n.cancel()
 	if err := <-n.ran; err != nil || !n.Kept() {
 		n.w.Fatalf("Run: %v, kept: %v", err, n.Kept())

@@ -37,11 +37,11 @@ func (a *PartitionAllocator) Alive(ctx context.Context) error {
 	}
 }
 
-// Waiting returns what this member waits for. It returns "" if the member takes part: it has joined, its session is trusted, and
+// NotReady returns what this member waits for. It returns "" if the member takes part: it has joined, its session is trusted, and
 // [PartitionAllocator.Ready] has returned nil or would. A member that has a mapping goes on with it when no newer one can be computed, as
 // when a newcomer can't run the group's function: that is no reason to wait, it is in the snapshot's Err and among the disagreements of
 // Status. It does not block.
-func (a *PartitionAllocator) Waiting() string {
+func (a *PartitionAllocator) NotReady() string {
 	s := a.Snapshot()
 	switch {
 	case isClosed(a.ended):
@@ -162,7 +162,7 @@ func (a *PartitionAllocator) disagreements(in *inputs) []status.Disagreement {
 }
 
 func (a *PartitionAllocator) describeSelf() *status.Self {
-	stats, waiting := a.session.Stats(), a.Waiting()
+	stats, waiting := a.session.Stats(), a.NotReady()
 	self := &status.Self{
 		Name: a.name, Ready: waiting == "", Waiting: waiting,
 		Session: status.Session{

@@ -149,7 +149,7 @@ func TestWaitingAndAlive(t *testing.T) {
 		alive(n)
 		waits := func(n *node, want string) {
 			w.Helper()
-			if got := n.Waiting(); got != want {
+			if got := n.NotReady(); got != want {
 				w.Errorf("got %q, want %q", got, want)
 			}
 			if self := n.Status().Self; self.Waiting != want || self.Ready != (want == "") {
@@ -187,7 +187,7 @@ func TestWaitingAndAlive(t *testing.T) {
 
 		b := w.start("b", allocator.Options{Func: allocfn.Range()})
 		sleep(time.Second)
-		if got := b.Waiting(); !strings.HasPrefix(got, "the first mapping: ") || !strings.Contains(got, "no common allocation function") {
+		if got := b.NotReady(); !strings.HasPrefix(got, "the first mapping: ") || !strings.Contains(got, "no common allocation function") {
 			w.Errorf("got %q", got)
 		}
 		waits(a, "") // it has a mapping, and the newcomer has none
@@ -220,7 +220,7 @@ func TestAliveWhileTheFunctionHangs(t *testing.T) {
 		if err := a.Alive(w.Context()); err != nil {
 			w.Error(err)
 		}
-		if got := a.Waiting(); !strings.Contains(got, "has not returned after 5s") {
+		if got := a.NotReady(); !strings.Contains(got, "has not returned after 5s") {
 			w.Errorf("got %q", got)
 		}
 		close(hang)

@@ -41,14 +41,14 @@ func (r *rig) divided(partitions string, unwanted ...string) {
 		r.Fatalf("%q are divided, topics %q are left out, error %v; want %q and %q", got, s.Unwanted, s.Err, partitions, unwanted)
 	}
 	for _, p := range s.Partitions {
-		if _, ok := s.Owner(p); !ok && len(s.Members) > 0 {
+		if _, ok := s.Planned(p); !ok && len(s.Members) > 0 {
 			r.Errorf("%s has no owner", p)
 		}
 	}
 	all := s.Mapping()
 	for _, topic := range unwanted {
 		for _, p := range []kiel.Partition{{Topic: topic}, {Topic: topic, ID: 1}} {
-			if owner, ok := s.Owner(p); ok {
+			if owner, ok := s.Planned(p); ok {
 				r.Errorf("%s is owned by %s", p, owner)
 			}
 		}

@@ -129,7 +129,7 @@ func (n *node) locked(f func()) {
 
 // end stops the member and then its session, and returns what Run returned.
 func (n *node) end() error {
-	delete(n.w.nodes, n.Name())
+	delete(n.w.nodes, n.Member())
 	return n.shutDown()
 }
 
@@ -138,7 +138,7 @@ func (n *node) shutDown() error {
 	err := <-n.ran
 	n.cancelAfter()
 	if err := <-n.after; err != nil {
-		n.w.Errorf("session of %s: %v", n.Name(), err)
+		n.w.Errorf("session of %s: %v", n.Member(), err)
 	}
 	return err
 }
@@ -146,7 +146,7 @@ func (n *node) shutDown() error {
 // crash lets the member fall silent; it is gone when its session has expired.
 func (n *node) crash() {
 	n.client.BlackHole(zktest.Both)
-	delete(n.w.nodes, n.Name())
+	delete(n.w.nodes, n.Member())
 	go n.shutDown()
 }
 
@@ -156,7 +156,7 @@ func (n *node) ready() {
 	ctx, cancel := context.WithTimeout(n.w.Context(), settle)
 	defer cancel()
 	if err := n.Ready(ctx); err != nil {
-		n.w.Fatalf("%s: %v", n.Name(), err)
+		n.w.Fatalf("%s: %v", n.Member(), err)
 	}
 }
 

@@ -98,8 +98,8 @@ func (v *View) Topic(topic string) []int32 {
 	return slices.Clip(rest[:n])
 }
 
-// Owner returns the index of the member that has p, and whether there is one.
-func (v *View) Owner(p kiel.Partition) (member int, ok bool) {
+// MemberOf returns the index of the member that has p, and whether there is one.
+func (v *View) MemberOf(p kiel.Partition) (member int, ok bool) {
 	k, ok := slices.BinarySearchFunc(v.order, p, func(i int32, p kiel.Partition) int {
 		q := v.in.Partitions[i]
 		return cmp.Or(strings.Compare(q.Topic, p.Topic), cmp.Compare(q.ID, p.ID))

@@ -29,7 +29,7 @@ func TestView(t *testing.T) {
 		topics := map[string][]int32{"no such topic": nil}
 		for i, p := range in.Partitions {
 			topics[p.Topic] = append(topics[p.Topic], int32(i))
-			owner, ok := v.Owner(p)
+			owner, ok := v.MemberOf(p)
 			if ok != (len(a) > 0) || ok && owner != int(a[i]) || !ok && owner != -1 {
 				t.Fatalf("%v: got %d, %v", p, owner, ok)
 			}
@@ -86,7 +86,7 @@ func TestViewEdges(t *testing.T) {
 		t.Errorf("member c: %v", got)
 	}
 	for _, p := range []kiel.Partition{{Topic: "t", ID: 3}, {Topic: "u", ID: 0}, {Topic: "", ID: 0}} {
-		if m, ok := v.Owner(p); ok {
+		if m, ok := v.MemberOf(p); ok {
 			t.Errorf("%v: %d", p, m)
 		}
 	}
@@ -121,7 +121,7 @@ func ExampleView() {
 			fmt.Println(topic, in.Partitions[i].ID)
 		}
 	}
-	m, _ := v.Owner(kiel.Partition{Topic: "orders", ID: 1})
+	m, _ := v.MemberOf(kiel.Partition{Topic: "orders", ID: 1})
 	fmt.Println("orders:1 is with", in.Members[m].Name)
 	// Output:
 	// orders 0

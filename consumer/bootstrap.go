@@ -41,7 +41,7 @@ func (b *bootstrap) list() []string {
 	return slices.Clone(b.addresses)
 }
 
-// isClosed returns whether the user's client was closed.
+// isClosed reports whether the user's client was closed.
 func (b *bootstrap) isClosed() bool { return b.client != nil && b.client.Closed() }
 
 // clientPause is how often a member looks whether the user's client was closed. That is no request.
@@ -112,7 +112,7 @@ func (b *bootstrap) end() {
 	}
 }
 
-// isSubset returns whether all of some are among all.
+// isSubset reports whether all of some are among all.
 func isSubset(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }

@@ -109,7 +109,7 @@ func (e *clusterChangedError) Error() string {
 // Unwrap returns ErrOtherCluster.
 func (e *clusterChangedError) Unwrap() error { return ErrOtherCluster }
 
-// isElsewhere returns whether the cluster's id is not that in the member's record any more: the brokers' names lead to another
+// isElsewhere reports whether the cluster's id is not that in the member's record any more: the brokers' names lead to another
 // cluster now, or the cluster was made anew. The member's positions mean nothing there, so nothing is committed to it. isElsewhere
 // does not block.
 func (m *membership) isElsewhere() bool { return m.cluster != "" && m.clusterID() != m.cluster }

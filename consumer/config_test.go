@@ -272,8 +272,8 @@ func TestConfigWithinBounds(t *testing.T) {
 	if logs := newWarned(t, Options{Config: config}); logs != "" {
 		t.Errorf("New logged %s", logs)
 	}
-	if got := unhonoured(config, policy{from: Latest, option: "Options.From"}); len(got) != 1 || !strings.HasPrefix(got[0], "Consumer.Offsets.Initial=-2: ") {
-		t.Errorf("OffsetOldest with From Latest: %q", got)
+	if got := unhonoured(config, policy{from: Latest, option: "Options.StartAt"}); len(got) != 1 || !strings.HasPrefix(got[0], "Consumer.Offsets.Initial=-2: ") {
+		t.Errorf("OffsetOldest with StartAt Latest: %q", got)
 	}
 	if logs := newWarned(t, Options{}); logs != "" {
 		t.Errorf("without a Config New logged %s", logs)

@@ -106,7 +106,7 @@ func (s *consumeSession) setupEnded(err error) {
 	}
 }
 
-// inSetup returns whether Setup runs.
+// inSetup reports whether Setup runs.
 func (s *consumeSession) inSetup() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,11 +166,11 @@ func (s *consumeSession) opens() map[kiel.Partition]*Partition {
 	return out
 }
 
-// ending returns whether the session has begun to end. It checks the caller's context, too: a handler that watches that context
+// ending reports whether the session has begun to end. It checks the caller's context, too: a handler that watches that context
 // may return before its end has reached the contexts derived from it.
 func (s *consumeSession) ending() bool { return s.caller.Err() != nil || s.ctx.Err() != nil }
 
-// isEnd returns whether err is nil or says only that the session ends.
+// isEnd reports whether err is nil or says only that the session ends.
 func (s *consumeSession) isEnd(err error) bool {
 	return err == nil || pause.OnlyEnd(s.caller, err) || pause.OnlyEnd(s.ctx, err)
 }
@@ -187,7 +187,7 @@ func (s *consumeSession) exit(failure error) bool {
 	return true
 }
 
-// endsAlone returns whether the session ends while the member stays: a handler has ended it, or its partitions are being closed.
+// endsAlone reports whether the session ends while the member stays: a handler has ended it, or its partitions are being closed.
 func (s *consumeSession) endsAlone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,5 +232,5 @@ func (s *consumeSession) late() error {
 	return joined(errs...)
 }
 
-// isOver returns whether Cleanup has returned, or the session has finished.
+// isOver reports whether Cleanup has returned, or the session has finished.
 func (s *consumeSession) isOver() bool { return s.over.Load() }

@@ -44,7 +44,7 @@ func TestStartsAtCopiedOffsets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newMarkRig(t, func(o *Options) {
-					o.From = Latest
+					o.StartAt = Latest
 					if c.fence {
 						o.Fence = func(context.Context, string, int32) error { return nil }
 					}

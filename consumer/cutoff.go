@@ -50,7 +50,7 @@ func (m *membership) leaveCutOff() (again time.Duration) {
 	if s := m.snapshot(); s != nil && s.Joined {
 		members = s.Members
 	}
-	if slices.Index(members, m.group.Name()) == 0 {
+	if slices.Index(members, m.group.Member()) == 0 {
 		limit += firstStays
 	}
 	if left := limit - time.Since(since); left > 0 {
@@ -64,7 +64,7 @@ func (m *membership) leaveCutOff() (again time.Duration) {
 	return 0
 }
 
-// isCutOff returns whether the member leaves, or has left, because it is cut off from Kafka.
+// isCutOff reports whether the member leaves, or has left, because it is cut off from Kafka.
 func (m *membership) isCutOff() bool { return errors.Is(context.Cause(m.ctx), errCutOff) }
 
 // abandon closes the partition's tracker without a last commit. No commit of it is sent from now on, and one in flight is aborted.
@@ -123,7 +123,7 @@ func (g *Group) rejoin(ctx context.Context, join func() (*membership, error)) (*
 	}
 }
 
-// isAnswer returns whether a join failed though brokers answer. One that could not connect to them tells nothing while the link
+// isAnswer reports whether a join failed though brokers answer. One that could not connect to them tells nothing while the link
 // may be one that comes and goes.
 func (g *Group) isAnswer(err error) bool {
 	reachable, since := g.reach.State()

@@ -33,7 +33,7 @@
 //   - Sessions of Consume are eager, as sarama's are by default, or incremental: docs/sessions.md says which kind is for whom. Run
 //     always works incrementally.
 //   - A new group begins at the first message without a Config, and with one where Consumer.Offsets.Initial says, which is the
-//     end unless changed: set Options.From. docs/semantics.md has the rules, under "A start by policy".
+//     end unless changed: set Options.StartAt. docs/semantics.md has the rules, under "A start by policy".
 //   - Give all members of a group the same ZooKeeper servers, chroot and Kafka cluster. Topics may differ, and may be patterns, as
 //     "^orders-.*": docs/topics.md. No topic leaves the set by itself, see [Group.RemoveTopic].
 //   - Kafka sees the group's offsets and no members, so its tools delete and reset the offsets of a group that runs. Stop all members
@@ -54,7 +54,7 @@
 //     that an unclean election has truncated below the position, if there is a leader epoch to compare.
 //   - The position of an open partition stays committed: what expires, is deleted or is lowered by a former owner's late commit is
 //     restored, and what another program has stored stays until a mark is committed. With Options.Fence the group commits marks, and
-//     unless From is Earliest the start position that the policy has chosen, and nothing else.
+//     unless StartAt is Earliest the start position that the policy has chosen, and nothing else.
 //   - A partition whose offset a transaction is about to store is opened when the transaction has ended (Config.Version 2.5 or newer).
 //   - Aborted transactions, and other offsets that hold nothing for the handler, are passed by the committed position, with the
 //     exceptions in docs/semantics.md.

@@ -113,7 +113,7 @@ func (d *driver) stopAsked() {
 	d.step(sessions.Input{What: sessions.Stop}, nil)
 }
 
-// gaveUp returns whether something has not returned in its time.
+// gaveUp reports whether something has not returned in its time.
 func (d *driver) gaveUp() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +135,7 @@ func (d *driver) end() *consumeSession {
 	return last
 }
 
-// isOver returns whether ownership has ended: no partition is open but stuck ones.
+// isOver reports whether ownership has ended: no partition is open but stuck ones.
 func (d *driver) isOver() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -234,7 +234,7 @@ func (d *driver) returned(o *opening) {
 	d.of(o, sessions.Returned, nil)
 }
 
-// gone gives the end of a claim, if that has ended: what follows from it must not come before. It returns whether it has ended.
+// gone gives the end of a claim, if that has ended: what follows from it must not come before. It reports whether it has ended.
 func (d *driver) gone(o *opening) bool {
 	switch {
 	case o.claim.Context().Err() != nil:

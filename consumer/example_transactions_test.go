@@ -34,7 +34,7 @@ func writeInvoices(ctx context.Context, zookeeper, kafka []string) error {
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
 	config.Consumer.Offsets.AutoCommit.Enable = false // transactions commit them
 	b := &biller{kafka: kafka}
-	group, err := consumer.NewGroup(zookeeper, kafka, "billing", consumer.Options{Config: config, From: consumer.Earliest, Fence: b.fence})
+	group, err := consumer.NewGroup(zookeeper, kafka, "billing", consumer.Options{Config: config, StartAt: consumer.Earliest, Fence: b.fence})
 	if err != nil {
 		return err
 	}

@@ -296,7 +296,7 @@ func (f *fakeFetcher) ends(_ context.Context, ps []kiel.Partition) map[kiel.Part
 func (f *fakeFetcher) prepare([]kiel.Partition) {}
 func (f *fakeFetcher) end()                     {}
 
-func (f *fakeFetcher) edge(_ context.Context, _ kiel.Partition, from From) (int64, error) {
+func (f *fakeFetcher) logOffset(_ context.Context, _ kiel.Partition, from StartAt) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if from == Latest {
@@ -450,7 +450,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	}
 	c := g.emptyMembership(t.Context(), list)
 	cat := topics.New(topics.Options{Names: list.Names, Load: load, Calls: &kafkaconn.Calls{}, Reporter: g.report, Logger: c.log})
-	c.fetcher, c.catalog, c.edge, c.at = r.fetch, cat, r.fetch.edge, r.fetch.at
+	c.fetcher, c.catalog, c.logOffset, c.at = r.fetch, cat, r.fetch.logOffset, r.fetch.at
 	r.membership = c
 	r.logTo(slog.DiscardHandler)
 	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.log, g.report.Send, func(error) {})
@@ -461,7 +461,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	}
 	c.committer = offsets.NewCommitter(offsets.Options{
 		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
-		Window: set.Window, CurrentID: cat.ID, Place: c.place, Notify: c.notifyCommitted, Count: c.countCommit,
+		MaxUnmarked: set.MaxUnmarked, CurrentID: cat.ID, Place: c.place, Notify: c.notifyCommitted, Count: c.countCommit,
 		Report: func(err error, p kiel.Partition) { c.report.FailedOf(p, reporting.KindCommit, err) },
 		Logger: slog.New(slog.DiscardHandler), Errors: g.log,
 	})

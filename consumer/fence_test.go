@@ -60,7 +60,7 @@ func TestFenceComesBeforeThePosition(t *testing.T) {
 // With Fence the start position of Latest is committed, because the end moves. No offset is raised, restored or replaced later.
 func TestPolicysChoiceWithFence(t *testing.T) {
 	p := tp("t", 0)
-	for from, want := range map[From][]string{
+	for from, want := range map[StartAt][]string{
 		Earliest: {line("open", p, 30)},
 		Latest:   {line("commit", p, 90), line("open", p, 90)},
 	} {
@@ -68,7 +68,7 @@ func TestPolicysChoiceWithFence(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHolder(t, p)
 				r := newRig(t, drain, func(o *Options) {
-					o.From, o.Fence = from, func(context.Context, string, int32) error { return nil }
+					o.StartAt, o.Fence = from, func(context.Context, string, int32) error { return nil }
 				})
 				r.fetch.first, r.fetch.last = 30, 90
 				done := r.owned(h)
@@ -218,7 +218,7 @@ func TestNoFenceAfterTheClaim(t *testing.T) {
 // marks do not commit it again, because a transaction may have stored another offset meanwhile.
 func TestOutOfRangeWithFence(t *testing.T) {
 	p := tp("t", 0)
-	for from, want := range map[From][]string{
+	for from, want := range map[StartAt][]string{
 		Earliest: {line("open", p, 30)},
 		Latest:   {line("commit", p, 30), line("open", p, 30)},
 	} {
@@ -226,7 +226,7 @@ func TestOutOfRangeWithFence(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHolder(t, p)
 				r := newRig(t, drain, func(o *Options) { // AutoCommit.Enable is true
-					o.From, o.Fence = from, func(context.Context, string, int32) error { return nil }
+					o.StartAt, o.Fence = from, func(context.Context, string, int32) error { return nil }
 				})
 				r.fetch.first = 30
 				r.storeForeign(p, 5)

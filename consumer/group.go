@@ -62,8 +62,8 @@ type Group struct {
 
 var _ sarama.ConsumerGroup = (*Group)(nil)
 
-// Name returns the member's name.
-func (g *Group) Name() string { return g.settings.Name }
+// Member returns the member's name.
+func (g *Group) Member() string { return g.settings.Name }
 
 // Consume joins the group, adds the partitions of topics to its set, and consumes those that are this member's, until ctx ends or
 // Close is called; then it leaves and returns nil. It also returns nil when an eager session has ended, which is what sessions are unless

@@ -88,8 +88,8 @@ func (k *kafka) endUntil(late context.Context) error {
 	return nil
 }
 
-// edge returns the offset of the first message of p, or the one after the last.
-func (k *kafka) edge(ctx context.Context, p kiel.Partition, from From) (int64, error) {
+// logOffset returns the offset of the first message of p, or the one after the last.
+func (k *kafka) logOffset(ctx context.Context, p kiel.Partition, from StartAt) (int64, error) {
 	at := sarama.OffsetOldest
 	if from == Latest {
 		at = sarama.OffsetNewest
@@ -159,7 +159,7 @@ func (k *kafka) create(names []string) error {
 	return errors.Join(errs...)
 }
 
-// leaderPending returns whether err says that a partition's leader is not known or not ready, which may change until the next
+// leaderPending reports whether err says that a partition's leader is not known or not ready, which may change until the next
 // attempt. sarama's groups retry after the same errors.
 func leaderPending(err error) bool {
 	return slices.ContainsFunc([]error{

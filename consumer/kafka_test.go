@@ -68,8 +68,8 @@ func TestKafkaClients(t *testing.T) {
 	if err != nil || len(infos["t"].Partitions) != 1 || infos["t"].Err != nil {
 		t.Fatalf("describe: %v, %v", infos, err)
 	}
-	for from, want := range map[From]int64{Earliest: 3, Latest: 9} {
-		if got, err := k.edge(t.Context(), p, from); err != nil || got != want {
+	for from, want := range map[StartAt]int64{Earliest: 3, Latest: 9} {
+		if got, err := k.logOffset(t.Context(), p, from); err != nil || got != want {
 			t.Errorf("%v: %d, %v", from, got, err)
 		}
 	}
@@ -133,8 +133,8 @@ func TestCallsEndWithTheirContextThoughKafkaIsSilent(t *testing.T) {
 			return err
 		},
 		"commit": func(ctx context.Context) error { return k.offsets.Commit(ctx, oneCommit())[tp("t", 0)] },
-		"edge": func(ctx context.Context) error {
-			_, err := k.edge(ctx, tp("t", 0), Earliest)
+		"logOffset": func(ctx context.Context) error {
+			_, err := k.logOffset(ctx, tp("t", 0), Earliest)
 			return err
 		},
 		"open": func(ctx context.Context) error {

@@ -100,6 +100,6 @@ func (o *opening) stuckSince(ended time.Time) error {
 	}
 }
 
-// inHandler returns whether a ConsumeClaim runs. If it does when the member has left, ownership's error names it. Of Fence that error
+// inHandler reports whether a ConsumeClaim runs. If it does when the member has left, ownership's error names it. Of Fence that error
 // says that it is a handler.
 func (o *opening) inHandler() bool { return o.inUser.Load() && o.at() != atFence }

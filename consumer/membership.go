@@ -39,7 +39,7 @@ type membership struct {
 	reader         *offsets.Reader
 	fetcher        fetcher
 	catalog        *topics.Catalog
-	edge           func(ctx context.Context, p kiel.Partition, from From) (int64, error)
+	logOffset      func(ctx context.Context, p kiel.Partition, from StartAt) (int64, error)
 	at             func(ctx context.Context, p kiel.Partition, t time.Time) (int64, error)
 	metrics        *metrics
 	report         *reporting.Reporter
@@ -143,7 +143,7 @@ func (m *membership) build(ctx context.Context, kind sessions.Kind) error {
 	if err != nil {
 		return err
 	}
-	m.kafka, m.fetcher, m.edge, m.at = k, k.fetcher, k.edge, k.at
+	m.kafka, m.fetcher, m.logOffset, m.at = k, k.fetcher, k.logOffset, k.at
 	m.catalog = m.newCatalog(k)
 	err = m.firstLook(ctx)
 	if err == nil {
@@ -160,24 +160,24 @@ func (m *membership) build(ctx context.Context, kind sessions.Kind) error {
 		audited = nil // the user's transactions store the offsets
 	}
 	m.committer = offsets.NewCommitter(offsets.Options{
-		Place:     m.place,
-		Audited:   audited,
-		Reachable: g.isReachable,
-		Store:     k.offsets,
-		Abort:     k.abortCommits,
-		Auto:      g.settings.autoCommit,
-		Interval:  g.settings.CommitInterval,
-		Timeout:   g.zk.Timeout(),
-		Window:    g.settings.Window,
-		CurrentID: m.catalog.ID,
-		Elsewhere: m.isElsewhere,
-		Kept:      m.kept,
-		Notify:    m.notifyCommitted,
-		Report:    m.reportCommit,
-		Text:      m.report.Text,
-		Logger:    g.settings.log,
-		Errors:    g.log,
-		Count:     m.countCommit,
+		Place:       m.place,
+		Audited:     audited,
+		Reachable:   g.isReachable,
+		Store:       k.offsets,
+		Abort:       k.abortCommits,
+		Auto:        g.settings.autoCommit,
+		Interval:    g.settings.CommitInterval,
+		Timeout:     g.zk.Timeout(),
+		MaxUnmarked: g.settings.MaxUnmarked,
+		CurrentID:   m.catalog.ID,
+		Elsewhere:   m.isElsewhere,
+		Kept:        m.kept,
+		Notify:      m.notifyCommitted,
+		Report:      m.reportCommit,
+		Text:        m.report.Text,
+		Logger:      g.settings.log,
+		Errors:      g.log,
+		Count:       m.countCommit,
 	})
 	m.reader = offsets.NewReader(k.offsets)
 	return m.buildOwner(kind)

@@ -158,7 +158,7 @@ func (o *opening) repeat(ctx context.Context) error {
 	return nil
 }
 
-// worthReporting returns whether a failure is to be reported here. The other failures are reported elsewhere, or by the next
+// worthReporting reports whether a failure is to be reported here. The other failures are reported elsewhere, or by the next
 // attempt.
 func (o *opening) worthReporting(ctx context.Context, err error) bool {
 	switch {

@@ -282,7 +282,7 @@ func testRecreated(t *testing.T, forgotten bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		r := newMarkRig(t, func(o *Options) { o.From = Latest })
+		r := newMarkRig(t, func(o *Options) { o.StartAt = Latest })
 		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 0}})
 		done := r.owned(h)
 		s := <-r.fetch.streams

@@ -147,7 +147,7 @@ func (s *stumbled) at(p *Partition) {
 	s.where[p.id] = p.reached()
 }
 
-// again returns whether the handler has returned by itself before and has got no further since.
+// again reports whether the handler has returned by itself before and has got no further since.
 func (s *stumbled) again(p *Partition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

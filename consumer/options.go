@@ -26,21 +26,21 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// From says where a new group starts: in partitions of a topic on which it has no committed offset. The zero value is "not set":
-// then Consumer.Offsets.Initial of sarama's Config says it, the end by default, and without a Config it is Earliest. Whatever From
+// StartAt says where a new group starts: in partitions of a topic on which it has no committed offset. The zero value is "not set":
+// then Consumer.Offsets.Initial of sarama's Config says it, the end by default, and without a Config it is Earliest. Whatever StartAt
 // says, a partition without a committed offset starts at its first message in a group that has one in another partition of the topic.
-type From int
+type StartAt int
 
 const (
 	// Earliest starts at the first message that Kafka still has, as sarama.OffsetOldest does.
-	Earliest From = iota + 1
+	Earliest StartAt = iota + 1
 	// Latest starts at the end, as sarama.OffsetNewest does: at the end as it is when the group begins on the topic, in whichever
 	// partition first. What comes into the others until they are opened is read, as far as the messages' timestamps tell it.
 	Latest
 )
 
 // String returns "earliest", "latest", or "not set" for the zero value.
-func (f From) String() string {
+func (f StartAt) String() string {
 	switch f {
 	case 0:
 		return "not set"
@@ -49,7 +49,7 @@ func (f From) String() string {
 	case Latest:
 		return "latest"
 	default:
-		return "From(" + strconv.Itoa(int(f)) + ")"
+		return "StartAt(" + strconv.Itoa(int(f)) + ")"
 	}
 }
 
@@ -76,13 +76,13 @@ type Options struct {
 	// sessions Consume has, eager unless all are cooperative. docs/sarama-config.md says how each field is used. One warning names the fields that are set and not honoured.
 	Config *sarama.Config
 
-	// From is where a new group starts. Without it Config.Consumer.Offsets.Initial counts, which is sarama.OffsetNewest unless
+	// StartAt is where a new group starts. Without it Config.Consumer.Offsets.Initial counts, which is sarama.OffsetNewest unless
 	// changed: a new group then skips the messages that are there, and a warning says so. Without a Config, too, it is Earliest.
-	From From
+	StartAt StartAt
 
-	// FromTime, when not zero, has a new group start at a time, in place of From: in each partition at the first message whose
-	// timestamp is FromTime or later, or at the end if there is none. Timestamps are in milliseconds, and producers may set them.
-	FromTime time.Time
+	// StartTime, when not zero, has a new group start at a time, in place of StartAt: in each partition at the first message whose
+	// timestamp is StartTime or later, or at the end if there is none. Timestamps are in milliseconds, and producers may set them.
+	StartTime time.Time
 
 	// Func is the allocation function of this member, AlsoFuncs are others that it can run, after Func in order of preference,
 	// for changing the function of a running group. The zero Func is [allocfn.Balanced], and then [allocfn.RoundRobin], which
@@ -141,9 +141,9 @@ type Options struct {
 	// changed. It has no effect when AutoCommit.Enable is false.
 	CommitInterval time.Duration
 
-	// Window limits how many messages of a partition are handed out beyond the oldest one that is not marked. It applies from the
+	// MaxUnmarked limits how many messages of a partition are handed out beyond the oldest one that is not marked. It applies from the
 	// partition's first [Partition.Done] on. 0 is 10,000. A batch counts as its messages.
-	Window int
+	MaxUnmarked int
 
 	// BufferBytes bounds the buffers of all partitions of this member together, in bytes. Record batches count as they came, compressed
 	// or not, and answers to requests in flight count in advance; docs/reading.md says what comes on top. Each open partition has an
@@ -273,7 +273,7 @@ func newSettings(brokers []string, group string, opts Options) (settings, error)
 	}, nil
 }
 
-// createsTopics returns whether the user's Config has Kafka create topics that do not exist.
+// createsTopics reports whether the user's Config has Kafka create topics that do not exist.
 func (s *settings) createsTopics() bool {
 	return s.Config != nil && s.config.Metadata.AllowAutoTopicCreation
 }
@@ -330,14 +330,14 @@ func (f *faults) checkBrokers(brokers []string) {
 }
 
 func (f *faults) checkNumbers(opts Options) {
-	if opts.From < 0 || opts.From > Latest {
-		f.add("option From: %d is not known", int(opts.From))
+	if opts.StartAt < 0 || opts.StartAt > Latest {
+		f.add("option StartAt: %d is not known", int(opts.StartAt))
 	}
-	if opts.From != 0 && !opts.FromTime.IsZero() {
-		f.add("option FromTime: option From is set, too")
+	if opts.StartAt != 0 && !opts.StartTime.IsZero() {
+		f.add("option StartTime: option StartAt is set, too")
 	}
-	if opts.Window < 0 {
-		f.add("option Window: %d is less than 0", opts.Window)
+	if opts.MaxUnmarked < 0 {
+		f.add("option MaxUnmarked: %d is less than 0", opts.MaxUnmarked)
 	}
 	if opts.BufferBytes < 0 {
 		f.add("option BufferBytes: %d is less than 0", opts.BufferBytes)

@@ -36,11 +36,11 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		"empty broker":   {[]string{"a:1", ""}, "g", Options{}, "argument brokers[1] is empty"},
 		"group":          {[]string{"a:1"}, strings.Repeat("/", 84), Options{}, `group "///`},
 		"name":           {[]string{"a:1"}, "g", Options{Name: "x\ny"}, "option Name: invalid name: member"},
-		"from":           {[]string{"a:1"}, "g", Options{From: 7}, "option From: 7 is not known"},
+		"from":           {[]string{"a:1"}, "g", Options{StartAt: 7}, "option StartAt: 7 is not known"},
 		"rebalance":      {[]string{"a:1"}, "g", Options{RebalanceTimeout: -1}, "option RebalanceTimeout: -1ns is less than 0"},
 		"stop":           {[]string{"a:1"}, "g", Options{StopTimeout: -1}, "StopTimeout"},
 		"commit":         {[]string{"a:1"}, "g", Options{CommitInterval: -1}, "CommitInterval"},
-		"window":         {[]string{"a:1"}, "g", Options{Window: -1}, "Window"},
+		"window":         {[]string{"a:1"}, "g", Options{MaxUnmarked: -1}, "MaxUnmarked"},
 		"buffer":         {[]string{"a:1"}, "g", Options{BufferBytes: -1}, "BufferBytes"},
 		"batch":          {[]string{"a:1"}, "g", Options{MaxBatchBytes: -1}, "MaxBatchBytes"},
 		"weight":         {[]string{"a:1"}, "g", Options{Weight: 1_000_001}, "option Weight: 1000001 is more than 1000000"},
@@ -65,8 +65,8 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "brokers") || !strings.Contains(err.Error(), "StopTimeout") || !errors.Is(err, kiel.ErrInvalidName) {
 		t.Errorf("%v does not name all faults", err)
 	}
-	_, err = NewGroup(nil, nil, "g", Options{Window: -1, Weight: -1})
-	if want := "consumer: argument brokers is empty\noption Window: -1 is less than 0\noption Weight: -1 is less than 0\nargument servers is empty"; err == nil || err.Error() != want {
+	_, err = NewGroup(nil, nil, "g", Options{MaxUnmarked: -1, Weight: -1})
+	if want := "consumer: argument brokers is empty\noption MaxUnmarked: -1 is less than 0\noption Weight: -1 is less than 0\nargument servers is empty"; err == nil || err.Error() != want {
 		t.Errorf("NewGroup: got %v, want %s", err, want)
 	}
 }
@@ -80,12 +80,12 @@ func TestNewStartsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kiel.CheckMember(g.Name()); err != nil {
-		t.Errorf("default name %q: %v", g.Name(), err)
+	if err := kiel.CheckMember(g.Member()); err != nil {
+		t.Errorf("default name %q: %v", g.Member(), err)
 	}
 	other, err := New(s, []string{"nowhere.invalid:9092"}, "g", Options{})
-	if err != nil || other.Name() == g.Name() {
-		t.Errorf("two members have the name %q (%v)", g.Name(), err)
+	if err != nil || other.Member() == g.Member() {
+		t.Errorf("two members have the name %q (%v)", g.Member(), err)
 	}
 	if _, err := New(nil, []string{"a:1"}, "g", Options{}); err == nil {
 		t.Error("made a group without a session")
@@ -160,8 +160,8 @@ func TestDefaults(t *testing.T) {
 	if none, _ := newSettings([]string{"a:1"}, "g", Options{}); none.createsTopics() || !set.createsTopics() {
 		t.Error("topics are created without a Config, or not with one")
 	}
-	if Earliest.String() != "earliest" || Latest.String() != "latest" || From(0).String() != "not set" || From(9).String() != "From(9)" {
-		t.Error("names of From")
+	if Earliest.String() != "earliest" || Latest.String() != "latest" || StartAt(0).String() != "not set" || StartAt(9).String() != "StartAt(9)" {
+		t.Error("names of StartAt")
 	}
 }
 

@@ -334,7 +334,7 @@ func (p *Partition) relieve() {
 	}
 }
 
-// mayHandOut returns whether messages may be handed out now: the claim is trusted, and p's context has not ended.
+// mayHandOut reports whether messages may be handed out now: the claim is trusted, and p's context has not ended.
 func (p *Partition) mayHandOut() bool {
 	if p.ctx.Err() != nil {
 		return false
@@ -388,7 +388,7 @@ func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 // committed position is the offset of the oldest message that is neither marked nor done. Mark still marks all messages before
 // its own.
 //
-// From the first call of Done on, Options.Window bounds how many messages may be handed out from the oldest unmarked one on. When
+// From the first call of Done on, Options.MaxUnmarked bounds how many messages may be handed out from the oldest unmarked one on. When
 // the window is full, the loop over Messages waits. If the oldest unmarked message does not change for 30 s meanwhile, a warning
 // names it.
 //

@@ -61,7 +61,7 @@ func testWindow(t *testing.T, batches bool) {
 				got <- m
 			}
 			return nil
-		}, func(o *Options) { o.Window, o.CommitInterval = 4, time.Second })
+		}, func(o *Options) { o.MaxUnmarked, o.CommitInterval = 4, time.Second })
 		var log lockedBuffer
 		r.logTo(slog.NewTextHandler(&log, nil))
 		r.observer, r.fetch.ready = nil, 10

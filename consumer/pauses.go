@@ -89,7 +89,7 @@ func (p *pauses) closed(tp kiel.Partition, s stream) {
 	}
 }
 
-// has returns whether the user has paused tp.
+// has reports whether the user has paused tp.
 func (p *pauses) has(tp kiel.Partition) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -42,7 +42,7 @@ func (t *tree) id(inc *session.Incarnation) offsets.ID {
 	return offsets.ID{}
 }
 
-// had returns whether id is, or was, the ID under inc. A session is in one tree alone, so commits with a former ID were made in
+// had reports whether id is, or was, the ID under inc. A session is in one tree alone, so commits with a former ID were made in
 // this tree.
 func (t *tree) had(inc *session.Incarnation, id offsets.ID) bool {
 	known := t.known.Load()

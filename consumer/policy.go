@@ -14,18 +14,18 @@ import (
 
 // policy says where a new group starts.
 type policy struct {
-	from   From
+	from   StartAt
 	at     time.Time // with Latest: at the first message of this time or later; zero is the end
 	option string    // the option that says so
 }
 
-// policyOf returns the policy of a group: Options.From or FromTime, or what a Config says, or else Earliest.
+// policyOf returns the policy of a group: Options.StartAt or StartTime, or what a Config says, or else Earliest.
 func policyOf(opts Options) policy {
 	switch {
-	case opts.From != 0:
-		return policy{from: opts.From, option: "Options.From"}
-	case !opts.FromTime.IsZero():
-		return policy{from: Latest, at: opts.FromTime, option: "Options.FromTime"}
+	case opts.StartAt != 0:
+		return policy{from: opts.StartAt, option: "Options.StartAt"}
+	case !opts.StartTime.IsZero():
+		return policy{from: Latest, at: opts.StartTime, option: "Options.StartTime"}
 	case opts.Config == nil:
 		return policy{from: Earliest, option: "default"}
 	case opts.Config.Consumer.Offsets.Initial == sarama.OffsetOldest:
@@ -45,11 +45,11 @@ func (p policy) String() string {
 
 // byPolicy returns where the member's policy has a partition start.
 func (m *membership) byPolicy(ctx context.Context, p kiel.Partition) (int64, error) {
-	edge, err := m.edge(ctx, p, m.policy.from)
+	at, err := m.logOffset(ctx, p, m.policy.from)
 	if err != nil || m.policy.at.IsZero() {
-		return edge, err
+		return at, err
 	}
-	return m.since(ctx, p, m.policy.at, edge)
+	return m.since(ctx, p, m.policy.at, at)
 }
 
 // since returns the offset of the first message of p whose timestamp is t or later, end if there is none. The end was read before: what
@@ -63,10 +63,10 @@ func (m *membership) since(ctx context.Context, p kiel.Partition, t time.Time, e
 }
 
 // beyondEnd returns where a partition goes on whose position is beyond the end of its log. That is another log than the group has read,
-// one of a topic that was created again, say, and all of it may be new. So it is the end only if Options.From says so: that Config leaves
+// one of a topic that was created again, say, and all of it may be new. So it is the end only if Options.StartAt says so: that Config leaves
 // a new group at the end does not mean that a group at work may skip messages.
-func (m *membership) beyondEnd() From {
-	if m.group.settings.From == Latest {
+func (m *membership) beyondEnd() StartAt {
+	if m.group.settings.StartAt == Latest {
 		return Latest
 	}
 	return Earliest
@@ -77,7 +77,7 @@ func (m *membership) beyondEnd() From {
 // differ.
 const beginningFor = 5 * time.Minute
 
-// isBeginning returns whether a group that began on a topic at began counts as beginning now. A clock that is behind counts, too.
+// isBeginning reports whether a group that began on a topic at began counts as beginning now. A clock that is behind counts, too.
 func isBeginning(began time.Time) bool {
 	return !began.IsZero() && time.Since(began).Abs() < beginningFor
 }
@@ -130,11 +130,11 @@ func (o *opening) begin(ctx context.Context) (start, error) {
 			return start{}, err
 		}
 	default:
-		s.offset, err = o.member.edge(ctx, o.tp, Earliest)
+		s.offset, err = o.member.logOffset(ctx, o.tp, Earliest)
 		s.line.Policy, s.line.Option, s.line.NewGroup = Earliest.String(), "", false
 		return s, err
 	}
-	oldest, err := o.member.edge(ctx, o.tp, Earliest)
+	oldest, err := o.member.logOffset(ctx, o.tp, Earliest)
 	s.line.Skipped = max(0, s.offset-oldest)
 	return s, err
 }

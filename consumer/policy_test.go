@@ -15,7 +15,7 @@ import (
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
-// Options.From says where a new group starts; without it a Config does, and without both it is the first message.
+// Options.StartAt says where a new group starts; without it a Config does, and without both it is the first message.
 func TestPolicyOf(t *testing.T) {
 	config := func(initial int64) *sarama.Config {
 		c := sarama.NewConfig()
@@ -29,10 +29,10 @@ func TestPolicyOf(t *testing.T) {
 		"nothing":             {Options{}, policy{from: Earliest, option: "default"}},
 		"a Config":            {Options{Config: sarama.NewConfig()}, policy{from: Latest, option: "Config.Consumer.Offsets.Initial"}},
 		"a Config, oldest":    {Options{Config: config(sarama.OffsetOldest)}, policy{from: Earliest, option: "Config.Consumer.Offsets.Initial"}},
-		"From beside newest":  {Options{From: Earliest, Config: sarama.NewConfig()}, policy{from: Earliest, option: "Options.From"}},
-		"From beside oldest":  {Options{From: Latest, Config: config(sarama.OffsetOldest)}, policy{from: Latest, option: "Options.From"}},
-		"From, and no Config": {Options{From: Latest}, policy{from: Latest, option: "Options.From"}},
-		"a time":              {Options{FromTime: time.Unix(7, 0), Config: config(sarama.OffsetOldest)}, policy{Latest, time.Unix(7, 0), "Options.FromTime"}},
+		"From beside newest":  {Options{StartAt: Earliest, Config: sarama.NewConfig()}, policy{from: Earliest, option: "Options.StartAt"}},
+		"From beside oldest":  {Options{StartAt: Latest, Config: config(sarama.OffsetOldest)}, policy{from: Latest, option: "Options.StartAt"}},
+		"From, and no Config": {Options{StartAt: Latest}, policy{from: Latest, option: "Options.StartAt"}},
+		"a time":              {Options{StartTime: time.Unix(7, 0), Config: config(sarama.OffsetOldest)}, policy{Latest, time.Unix(7, 0), "Options.StartTime"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, err := newSettings([]string{"a:1"}, "g", c.opts)
@@ -41,9 +41,9 @@ func TestPolicyOf(t *testing.T) {
 			}
 		})
 	}
-	for _, opts := range []Options{{From: -1}, {From: 3}, {From: Earliest, FromTime: time.Unix(7, 0)}} {
+	for _, opts := range []Options{{StartAt: -1}, {StartAt: 3}, {StartAt: Earliest, StartTime: time.Unix(7, 0)}} {
 		if _, err := newSettings([]string{"a:1"}, "g", opts); err == nil {
-			t.Errorf("From %v and FromTime %v are taken", opts.From, opts.FromTime)
+			t.Errorf("From %v and StartTime %v are taken", opts.StartAt, opts.StartTime)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestBeginningAtTheEnd(t *testing.T) {
 		want  int64
 		says  string
 	}{
-		"no offset":                         {other: offsets.Stored{Offset: -1}, want: 100, says: `level=WARN msg="new group starts behind messages that it skips" policy=latest option=Options.From skipped=90 partitions=1`},
+		"no offset":                         {other: offsets.Stored{Offset: -1}, want: 100, says: `level=WARN msg="new group starts behind messages that it skips" policy=latest option=Options.StartAt skipped=90 partitions=1`},
 		"began now":                         {age: time.Second, want: 100, says: "skipped=90"},
 		"began now, and a message has come": {age: time.Second, at: 70, want: 70, says: "skipped=60"},
 		"began now, and one later":          {age: time.Second, at: 103, want: 100, says: "skipped=90"},
@@ -73,7 +73,7 @@ func TestBeginningAtTheEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newMarkRig(t, func(o *Options) { o.From = Latest })
+				r := newMarkRig(t, func(o *Options) { o.StartAt = Latest })
 				said := &logtest.Log{}
 				r.logTo(slog.NewTextHandler(said, nil))
 				r.fetch.first, r.fetch.last = 10, 100
@@ -111,7 +111,7 @@ func TestBeginningAtTheEnd(t *testing.T) {
 func TestTheEndIsReadBeforeTheOffsets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := tp("t", 0)
-		r := newMarkRig(t, func(o *Options) { o.From = Latest })
+		r := newMarkRig(t, func(o *Options) { o.StartAt = Latest })
 		r.fetch.last = 100
 		r.store.BlockFetch = make(chan struct{})
 		o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
@@ -138,7 +138,7 @@ func TestTheEndIsReadBeforeTheOffsets(t *testing.T) {
 func TestTheGroupBeginsBeforeTheEndIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := tp("t", 0)
-		r := newMarkRig(t, func(o *Options) { o.From = Latest })
+		r := newMarkRig(t, func(o *Options) { o.StartAt = Latest })
 		r.store.BlockFetch = make(chan struct{})
 		o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
 		time.AfterFunc(time.Second, func() { close(r.store.BlockFetch) })
@@ -154,7 +154,7 @@ func TestTheGroupBeginsBeforeTheEndIsRead(t *testing.T) {
 func TestBeginningOutlastsTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := tp("t", 0)
-		r := newMarkRig(t, func(o *Options) { o.From = Latest })
+		r := newMarkRig(t, func(o *Options) { o.StartAt = Latest })
 		for _, c := range []struct {
 			sleep time.Duration
 			old   bool
@@ -177,7 +177,7 @@ func TestBeginningWithFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := tp("t", 0)
 		r := newMarkRig(t, func(o *Options) {
-			o.From, o.Fence = Earliest, func(context.Context, string, int32) error { return nil }
+			o.StartAt, o.Fence = Earliest, func(context.Context, string, int32) error { return nil }
 		})
 		o := &opening{member: r.membership, claim: newHolder(t, p), tp: p, session: r.session.session}
 		if _, err := o.position(t.Context(), true); err != nil {
@@ -199,14 +199,14 @@ func TestStartAtATime(t *testing.T) {
 		want   int64
 		says   string
 	}{
-		"a message":      {at: 40, want: 40, says: `msg="new group starts behind messages that it skips" policy=1970-01-01T00:00:09Z option=Options.FromTime skipped=30`},
+		"a message":      {at: 40, want: 40, says: `msg="new group starts behind messages that it skips" policy=1970-01-01T00:00:09Z option=Options.StartTime skipped=30`},
 		"none":           {want: 100, says: "skipped=90"},
 		"the first":      {at: 10, want: 10, says: `level=INFO msg="new group starts" policy=1970-01-01T00:00:09Z`},
 		"beyond the end": {at: 40, stored: &offsets.Stored{Offset: 500}, want: 10, says: "cause=out_of_range policy=earliest"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newMarkRig(t, func(o *Options) { o.FromTime = began })
+				r := newMarkRig(t, func(o *Options) { o.StartTime = began })
 				said := &logtest.Log{}
 				r.logTo(slog.NewTextHandler(said, nil))
 				r.fetch.first, r.fetch.last = 10, 100

@@ -40,7 +40,7 @@ func (p *Partition) Poll(ctx context.Context, most int) ([]sarama.ConsumerMessag
 	}
 }
 
-// hasMessage returns whether a message waits that may be handed out without a wait.
+// hasMessage reports whether a message waits that may be handed out without a wait.
 func (p *Partition) hasMessage() bool {
 	c := p.cursor.Load()
 	if c == nil {

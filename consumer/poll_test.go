@@ -126,7 +126,7 @@ func TestPollAfterTheEnd(t *testing.T) {
 // A full window holds back Poll as well, until its context ends or there is room.
 func TestPollOfAFullWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newMarkRig(t, func(o *Options) { o.Window = 2 })
+		r := newMarkRig(t, func(o *Options) { o.MaxUnmarked = 2 })
 		r.store.Set(map[kiel.Partition]offsets.Stored{tp("t", 0): {Offset: 3}})
 		p, s, _ := newPartition(t)
 		p.tracker = r.committer.Open(p.id, p.claim, sarama.Uuid{}, 3, "")

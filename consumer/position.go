@@ -88,7 +88,7 @@ func (o *opening) reason(found offsets.Stored) string {
 	return ""
 }
 
-// isCopied returns whether a stored offset was copied from another cluster than the one in this member's record.
+// isCopied reports whether a stored offset was copied from another cluster than the one in this member's record.
 func (o *opening) isCopied(found offsets.Stored) bool {
 	return found.IsCopied(offsets.ClusterID(o.member.cluster))
 }
@@ -153,7 +153,7 @@ func (o *opening) start(ctx context.Context, found offsets.Stored) (start, error
 	case reason == reasonNone:
 		return o.begin(ctx)
 	case reason == reasonRecreated: // the group had started before this topic existed
-		first, err := o.member.edge(ctx, o.tp, Earliest)
+		first, err := o.member.logOffset(ctx, o.tp, Earliest)
 		line := reporting.Start{Reason: reason, Policy: Earliest.String()}
 		return start{offset: first, firstPartitions: min(now, cmp.Or(found.FirstPartitions, o.prevPartitions, now)), line: line}, err
 	case o.isCopied(found):
@@ -166,17 +166,17 @@ func (o *opening) start(ctx context.Context, found offsets.Stored) (start, error
 	return s, nil
 }
 
-// isFenced returns whether the user gave a Fence, and so commits positions in transactions.
+// isFenced reports whether the user gave a Fence, and so commits positions in transactions.
 func (o *opening) isFenced() bool { return o.member.group.settings.Fence != nil }
 
-// leavesAlone returns whether the start position is not committed. With Fence the user commits positions in transactions, and a
+// leavesAlone reports whether the start position is not committed. With Fence the user commits positions in transactions, and a
 // late commit of the start position would lower them. The choice of the policy Earliest need not be committed either: Earliest
 // chooses the same again.
 func (o *opening) leavesAlone(reason string) bool {
 	return o.isFenced() && (reason == "" || o.member.policy.from == Earliest)
 }
 
-// isStored returns whether the start position need not be committed if Kafka takes commits of this member: a member of this group has
+// isStored reports whether the start position need not be committed if Kafka takes commits of this member: a member of this group has
 // stored it with all that this member would store but its token, of the same topic, in this tree and this cluster. A commit of a former owner that arrives from now on is one that the repeats find, as they find one that arrives after a commit of
 // the start position. The first repeat also commits what is found here, so that offsets of partitions that change hands do not
 // expire.
@@ -243,13 +243,13 @@ func (o *opening) openStream(ctx context.Context, start int64) (stream, int64, e
 		return s, start, err
 	}
 	why := err
-	oldest, err := o.member.edge(ctx, o.tp, Earliest)
+	oldest, err := o.member.logOffset(ctx, o.tp, Earliest)
 	if err != nil {
 		return nil, 0, failure("find the start position of", o.tp.String(), err)
 	}
 	next := oldest
 	if start > oldest && o.member.beyondEnd() != Earliest {
-		if next, err = o.member.edge(ctx, o.tp, Latest); err != nil {
+		if next, err = o.member.logOffset(ctx, o.tp, Latest); err != nil {
 			return nil, 0, failure("find the start position of", o.tp.String(), err)
 		}
 	}

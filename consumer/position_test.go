@@ -24,7 +24,7 @@ func TestStartPositions(t *testing.T) {
 	id, other := sarama.Uuid{1}, sarama.Uuid{2}
 	for name, c := range map[string]struct {
 		stored      *offsets.Stored
-		from        From
+		from        StartAt
 		newest      bool // Config's Initial
 		first, last int64
 		want        int64
@@ -52,7 +52,7 @@ func TestStartPositions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newMarkRig(t, func(o *Options) {
-					if o.From = c.from; c.newest {
+					if o.StartAt = c.from; c.newest {
 						o.Config.Consumer.Offsets.Initial = sarama.OffsetNewest
 					}
 				})

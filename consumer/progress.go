@@ -130,7 +130,7 @@ func (p *Partition) stalled(now time.Time) time.Duration {
 	return now.Sub(s.since)
 }
 
-// isIdle returns whether the handler has no message in hand, as far as that can be seen, and no message waits for it outside of
+// isIdle reports whether the handler has no message in hand, as far as that can be seen, and no message waits for it outside of
 // the channel.
 func (p *Partition) isIdle(progress offsets.Progress) bool {
 	if p.waits.Load() {
@@ -140,7 +140,7 @@ func (p *Partition) isIdle(progress offsets.Progress) bool {
 	return lag == 0 && (p.firstAt.Load() == nil || progress.Used && progress.Marked >= p.position())
 }
 
-// hasUnmarked returns whether the handler uses marks, and has not marked the last message that it received. It returns false for
+// hasUnmarked reports whether the handler uses marks, and has not marked the last message that it received. It returns false for
 // a loop over Messages or Batches without Done: such a loop shows that it is done by asking for the next message.
 func (p *Partition) hasUnmarked(progress offsets.Progress) bool {
 	if p.channel.Load() == nil && !progress.MarksSingly {

@@ -63,7 +63,7 @@ func TestStanding(t *testing.T) {
 func TestStandingOfWhatIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := trackedPartition(t, 0)
-		p.tracker = offsets.NewCommitter(offsets.Options{Timeout: time.Second, Window: 2}).OpenStored(p.id, p.claim, sarama.Uuid{}, 0, "")
+		p.tracker = offsets.NewCommitter(offsets.Options{Timeout: time.Second, MaxUnmarked: 2}).OpenStored(p.id, p.claim, sarama.Uuid{}, 0, "")
 		p.log, p.metrics.heldBack = errlog.New(slog.New(slog.DiscardHandler)), prometheus.NewGauge(prometheus.GaugeOpts{Name: "h", Help: "H."})
 		s.put(0, 1, 2, 3)
 		p.next()
@@ -241,7 +241,7 @@ func TestStalledByWhatIsNotMarked(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p, s := trackedPartition(t, 0)
-			p.tracker = offsets.NewCommitter(offsets.Options{Timeout: time.Second, Window: 9}).OpenStored(p.id, p.claim, sarama.Uuid{}, 0, "")
+			p.tracker = offsets.NewCommitter(offsets.Options{Timeout: time.Second, MaxUnmarked: 9}).OpenStored(p.id, p.claim, sarama.Uuid{}, 0, "")
 			s.put(0, 1)
 			takes := func(m *sarama.ConsumerMessage) {
 				if m.Offset == 0 {

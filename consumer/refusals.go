@@ -111,7 +111,7 @@ func (r *refusals) readOffset() {
 	r.reads.grant()
 }
 
-// failed handles the error with which p could not be opened or read. It returns whether the member leaves because of a refusal.
+// failed handles the error with which p could not be opened or read. It reports whether the member leaves because of a refusal.
 func (r *refusals) failed(p kiel.Partition, err error) bool { return r.judge(p, err, unreadable) }
 
 // committed handles the result of a commit of p's offset.
@@ -129,7 +129,7 @@ func (r *refusals) committed(p kiel.Partition, err error) {
 	}
 }
 
-// judge makes the member leave if err is a refusal and refusals have lasted long enough. It returns whether the member leaves.
+// judge makes the member leave if err is a refusal and refusals have lasted long enough. It reports whether the member leaves.
 func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 	var (
 		reason error
@@ -167,7 +167,7 @@ func (r *refusals) judge(p kiel.Partition, err error, now access) bool {
 	return reason != nil || now == unreadable && r.reason() != nil
 }
 
-// atStart returns whether the last refusal came within refusalLimit after the membership's beginning, and access was never
+// atStart reports whether the last refusal came within refusalLimit after the membership's beginning, and access was never
 // granted. r.mu is held.
 func (r *refusals) atStart(s *stretch) bool { return !s.granted && s.last.Sub(r.began) < refusalLimit }
 
@@ -181,7 +181,7 @@ func (r *refusals) topic(p kiel.Partition) *stretch {
 	return t
 }
 
-// allRefused returns whether all partitions of a topic that the member owns are refused. A partition that has had no answer for
+// allRefused reports whether all partitions of a topic that the member owns are refused. A partition that has had no answer for
 // refusalLimit, because it has no leader or its Fence is slow, does not count. r.mu is held.
 func (r *refusals) allRefused(topic string) bool {
 	for p, a := range r.owned {
@@ -206,7 +206,7 @@ func (r *refusals) since() time.Time {
 	return r.first
 }
 
-// some returns whether Kafka's last answers refuse the group, or a topic of which the member owns a partition.
+// some reports whether Kafka's last answers refuse the group, or a topic of which the member owns a partition.
 func (r *refusals) some() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +234,7 @@ func (s *stretch) refuse(gap time.Duration) {
 // lasted returns the time from the first to the last refusal.
 func (s *stretch) lasted() time.Duration { return s.last.Sub(s.since) }
 
-// stays returns whether refusals have lasted so long that the member leaves.
+// stays reports whether refusals have lasted so long that the member leaves.
 func (s *stretch) stays() bool { return s.proven >= refusalLimit }
 
 // groupCheckTimeout is how long a member waits for Kafka to answer whether it may use the group, before it joins without knowing.

@@ -64,7 +64,7 @@ func (s *consumeSession) forgetSeek(p kiel.Partition) {
 	delete(s.seeks, p)
 }
 
-// isPromised returns whether the partition has been this member's since Setup, by the claim or by the plan. If another member has
+// isPromised reports whether the partition has been this member's since Setup, by the claim or by the plan. If another member has
 // got it in between and has read on, the seeks of Setup do not apply.
 func (o *opening) isPromised() bool {
 	plan := o.session.plan
@@ -114,7 +114,7 @@ func (o *opening) seek(ctx context.Context, start int64) (int64, error) {
 	return offset, nil
 }
 
-// hasSeeks returns whether Setup has set where a partition starts, and it was not opened since.
+// hasSeeks reports whether Setup has set where a partition starts, and it was not opened since.
 func (s *consumeSession) hasSeeks(p kiel.Partition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,7 +53,7 @@ var _ sessionUser = (*groupSession)(nil)
 // newGroupSession returns the Session of a call of Consume with handler.
 func (m *membership) newGroupSession(s *consumeSession, handler sarama.ConsumerGroupHandler) *groupSession {
 	out := &groupSession{
-		session: s, handler: handler, member: m.group.Name(), committer: m.committer, version: m.version, late: m.lateMark, left: m.whyLeft,
+		session: s, handler: handler, member: m.group.Member(), committer: m.committer, version: m.version, late: m.lateMark, left: m.whyLeft,
 		channelSize: m.group.settings.config.ChannelBufferSize,
 	}
 	out.ended, out.store = func(p *Partition) { m.driver.readingEnded(p.id) }, func() { m.storeSeeks(s) }

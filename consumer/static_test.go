@@ -28,7 +28,7 @@ func TestStaticSettings(t *testing.T) {
 	} {
 		config := sarama.NewConfig()
 		config.Consumer.Group.InstanceId = c.instance
-		c.opts.Config, c.opts.From = config, Earliest
+		c.opts.Config, c.opts.StartAt = config, Earliest
 		set, err := newSettings([]string{"b:1"}, "g", c.opts)
 		switch {
 		case c.fault != "":

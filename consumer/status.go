@@ -12,7 +12,7 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Waiting returns these texts while there is no membership.
+// NotReady returns these texts while there is no membership.
 const (
 	waitsForConsume = "Consume was not called"
 	waitsForAnother = "Consume has returned and was not called again"
@@ -38,7 +38,7 @@ func (g *Group) Status() *status.Group {
 		owner = m.owner
 	}
 	out := owner.Status()
-	out.Self.Waiting = g.Waiting()
+	out.Self.Waiting = g.NotReady()
 	out.Self.Ready = out.Self.Waiting == ""
 	out.Self.Kafka = g.describeKafka()
 	out.Troubles = errlog.Merge(out.Troubles, g.log.Troubles())
@@ -48,16 +48,16 @@ func (g *Group) Status() *status.Group {
 	return out
 }
 
-// Waiting returns why this member is not ready, or "" when it is ready: it has joined, its session is trusted, and its first
+// NotReady returns why this member is not ready, or "" when it is ready: it has joined, its session is trusted, and its first
 // claims are decided, as with ownership.Owner's Waiting. Between two calls of Consume a member that stays in the group is as
 // ready as before. Waiting does not block.
-func (g *Group) Waiting() string {
+func (g *Group) NotReady() string {
 	g.mu.Lock()
 	m, closed, called, running, cutOff, outside := g.current, g.closed, g.called, g.running != nil, g.waitsForBroker, g.outside
 	g.mu.Unlock()
 	switch {
 	case m != nil:
-		return m.owner.Waiting()
+		return m.owner.NotReady()
 	case closed:
 		return waitsForNothing
 	case running && cutOff:

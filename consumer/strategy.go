@@ -212,7 +212,7 @@ func (f *faults) checkStrategies(config *sarama.Config) {
 	}
 }
 
-// isSaramas returns whether a strategy is of sarama's package.
+// isSaramas reports whether a strategy is of sarama's package.
 func isSaramas(s sarama.BalanceStrategy) bool {
 	t := reflect.TypeOf(s)
 	if t.Kind() == reflect.Pointer {

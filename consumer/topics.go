@@ -195,7 +195,7 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 // topic was deleted there, and has waited for ZooKeeper since, adds it again once. Then the topic is missing in Kafka, and can be
 // removed again.
 func (g *Group) RemoveTopic(ctx context.Context, topic string) error {
-	a, err := allocator.New(g.zk, g.name, g.Name(), allocator.Options{Logger: g.settings.Logger}) // it never runs, so it is no member
+	a, err := allocator.New(g.zk, g.name, g.Member(), allocator.Options{Logger: g.settings.Logger}) // it never runs, so it is no member
 	if err != nil {
 		return failure("", "", err)
 	}

@@ -50,7 +50,7 @@ func (m *membership) watchHandlers(ctx context.Context) {
 	}
 }
 
-// isAtWork returns whether this member has what it is to have: a partition that is open, or none, and Kafka refuses it nothing.
+// isAtWork reports whether this member has what it is to have: a partition that is open, or none, and Kafka refuses it nothing.
 func (m *membership) isAtWork() bool {
 	s := m.snapshot()
 	return s != nil && s.Joined && !m.refusals.some() && (len(s.Mine()) == 0 || len(m.group.open()) > 0)

@@ -53,7 +53,7 @@ func (g *Group) logReach() (again time.Duration) {
 	return errlog.Interval
 }
 
-// isReachable returns whether Kafka is in reach.
+// isReachable reports whether Kafka is in reach.
 func (g *Group) isReachable() bool {
 	reachable, _ := g.reach.State()
 	return reachable

@@ -21,8 +21,8 @@ type Source interface {
 	// Alive returns nil if the source's loops have answered, and otherwise the reason. It returns when ctx ends, and does not
 	// depend on servers.
 	Alive(ctx context.Context) error
-	// Waiting returns what the source waits for before it is ready, "" if it is ready. It does not block.
-	Waiting() string
+	// NotReady returns what the source waits for before it is ready, "" if it is ready. It does not block.
+	NotReady() string
 	// Status describes the group as the source sees it. It does not block on servers, and never returns nil.
 	Status() *status.Group
 }
@@ -58,7 +58,7 @@ func Ready(source Source, more ...Source) http.Handler {
 	return reading(func(w http.ResponseWriter, _ *http.Request) {
 		var faults []string
 		for _, s := range sources {
-			if what := s.Waiting(); what != "" {
+			if what := s.NotReady(); what != "" {
 				faults = append(faults, what)
 			}
 		}

@@ -41,7 +41,7 @@ func (s *source) Alive(ctx context.Context) error {
 	return errors.New("the loop did not answer")
 }
 
-func (s *source) Waiting() string { return s.waits }
+func (s *source) NotReady() string { return s.waits }
 
 func (s *source) Status() *status.Group {
 	s.described.Add(1)

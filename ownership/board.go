@@ -14,14 +14,14 @@ type board struct {
 	metrics *metrics
 
 	mu     sync.Mutex
-	claims map[kiel.Partition]Info
+	claims map[kiel.Partition]OwnedClaim
 }
 
 func newBoard(m *metrics) *board {
-	return &board{metrics: m, claims: map[kiel.Partition]Info{}}
+	return &board{metrics: m, claims: map[kiel.Partition]OwnedClaim{}}
 }
 
-func (b *board) put(info Info) {
+func (b *board) put(info OwnedClaim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	id := kiel.Partition{Topic: info.Topic, ID: info.Partition}
@@ -41,14 +41,14 @@ func (b *board) remove(id kiel.Partition) {
 	b.metrics.owned.add(id.Topic, -1)
 }
 
-func (b *board) list() []Info {
+func (b *board) list() []OwnedClaim {
 	b.mu.Lock()
-	list := make([]Info, 0, len(b.claims))
+	list := make([]OwnedClaim, 0, len(b.claims))
 	for _, info := range b.claims {
 		list = append(list, info)
 	}
 	b.mu.Unlock()
-	slices.SortFunc(list, func(x, y Info) int {
+	slices.SortFunc(list, func(x, y OwnedClaim) int {
 		return cmp.Or(strings.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
 	})
 	return list

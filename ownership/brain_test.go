@@ -185,7 +185,7 @@ func (b *brain) hasLeft() bool {
 
 func (b *brain) Session() *session.Session { return b.ses }
 func (b *brain) Group() string             { return b.group }
-func (b *brain) Name() string              { return b.name }
+func (b *brain) Member() string            { return b.name }
 func (b *brain) GroupPath() string         { return "/kiel/groups/" + b.group }
 
 func (b *brain) Current() *ownership.Plan {

@@ -19,7 +19,7 @@ type still struct {
 
 func (s still) Session() *session.Session { return s.ses }
 func (still) Group() string               { return "g" }
-func (still) Name() string                { return "a" }
+func (still) Member() string              { return "a" }
 func (still) GroupPath() string           { return "/kiel/groups/g" }
 
 // A callback that has returned before the loop comes to hear that it is stuck is not.

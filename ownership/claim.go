@@ -87,15 +87,15 @@ func (c *Claim) finish(cause error) {
 }
 
 // info describes an open claim.
-func (c *Claim) info() Info {
-	return Info{
+func (c *Claim) info() OwnedClaim {
+	return OwnedClaim{
 		Topic: c.id.Topic, Partition: c.id.ID, Token: c.token, Version: c.version,
 		Since: c.opened, Revoking: c.revoking, Reason: c.origin.reason, Previous: c.origin.previous,
 	}
 }
 
-// Info describes a claim.
-type Info struct {
+// OwnedClaim describes a claim that this member owns.
+type OwnedClaim struct {
 	Topic     string
 	Partition int32
 	Token     int64

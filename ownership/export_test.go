@@ -37,7 +37,7 @@ type Source interface {
 	Kept() bool
 	Session() *session.Session
 	Group() string
-	Name() string
+	Member() string
 	GroupPath() string
 	Current() *Plan
 	Follow(ctx context.Context) iter.Seq[*Plan]

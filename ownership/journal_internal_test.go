@@ -59,12 +59,12 @@ func TestCountingCostsTheSameAmongMany(t *testing.T) {
 // The answer of a session that is over is no reason to wait for anything in the next one.
 func TestAnswerOfASessionThatIsOver(t *testing.T) {
 	l := newStill(t)
-	for _, fate := range []claims.Fate{claims.Forbidden, claims.NoRoom, claims.Taken, claims.Unsure, claims.Ours, claims.Gone, claims.Unsent} {
+	for _, outcome := range []claims.Outcome{claims.Forbidden, claims.NoRoom, claims.Taken, claims.Unsure, claims.Ours, claims.Gone, claims.Unsent} {
 		p := l.part(kiel.Partition{Topic: "t"})
 		p.Part = machine.Part{Claim: machine.Claiming, Mine: true, Stale: true}
-		l.found(p, nil, claims.Finding{ID: p.id, Fate: fate, Err: errors.New("an answer")})
+		l.found(p, nil, claims.Finding{ID: p.id, Outcome: outcome, Err: errors.New("an answer")})
 		if want := (machine.Part{Mine: true}); p.Part != want {
-			t.Errorf("fate %d: %+v, want %+v", fate, p.Part, want)
+			t.Errorf("outcome %d: %+v, want %+v", outcome, p.Part, want)
 		}
 	}
 }

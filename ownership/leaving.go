@@ -32,7 +32,7 @@ func (l *loop) run(ctx context.Context) error {
 	}()
 	l.wg.Go(func() { l.followPlans(l.io) })
 	l.wg.Go(func() { l.followSession(l.io) })
-	l.o.metrics.info.WithLabelValues(l.o.source.Name(), version()).Set(1)
+	l.o.metrics.info.WithLabelValues(l.o.source.Member(), version()).Set(1)
 
 	l.handle(ctx)
 
@@ -228,7 +228,7 @@ func (l *loop) abandon() (errs []error) {
 
 func (l *loop) clearMetrics() {
 	m := l.o.metrics
-	m.info.WithLabelValues(l.o.source.Name(), version()).Set(0)
+	m.info.WithLabelValues(l.o.source.Member(), version()).Set(0)
 	for _, reason := range reasons() {
 		m.unclaimed.WithLabelValues(reason).Set(0)
 	}

@@ -122,7 +122,7 @@ func newMetrics(set *promreg.Set) *metrics {
 
 // ready is 1 while the owner that runs is ready.
 func (m *metrics) ready() float64 {
-	if o := m.owner.Load(); o != nil && o.Waiting() == "" {
+	if o := m.owner.Load(); o != nil && o.NotReady() == "" {
 		return 1
 	}
 	return 0

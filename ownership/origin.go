@@ -17,7 +17,7 @@ type origin struct {
 // comes before what the plan says: the end of an earlier claim of ours, and the holder of a claim that was in the way. After the end of a
 // claim of ours the owner before is this member, unless another may have come and gone since: then nobody is known.
 func (l *loop) origin(p *part) origin {
-	self := l.o.source.Name()
+	self := l.o.source.Member()
 	if p.again != "" {
 		previous := p.owner
 		if previous == "" && !p.between {
@@ -42,7 +42,7 @@ func (l *loop) origin(p *part) origin {
 
 // destination returns where a partition that is not kept goes, as statuswrite.Name has it and "" when that is not known, and why.
 func (l *loop) destination(p *part) (next string, reason status.Reason) {
-	if owner, ok := l.plan.owner(p.id); ok && owner != l.o.source.Name() {
+	if owner, ok := l.plan.owner(p.id); ok && owner != l.o.source.Member() {
 		next = statuswrite.Name(owner)
 	}
 	if l.phase != working {

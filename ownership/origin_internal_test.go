@@ -15,7 +15,7 @@ type named struct {
 	name string
 }
 
-func (n named) Name() string { return n.name }
+func (n named) Member() string { return n.name }
 
 // The owner before that the loop saw itself comes before the one that the plan names.
 func TestOrigin(t *testing.T) {

@@ -75,8 +75,8 @@ func newOwner(src source, h Handler, opts Options) (*Owner, error) {
 	if err := shown.Complete(); err != nil {
 		return nil, operr.New(pkg, "", "", err)
 	}
-	m.info.WithLabelValues(src.Name(), version()).Set(0)
-	log := opts.Logger.With("component", "ownership", "group", src.Group(), "member", src.Name())
+	m.info.WithLabelValues(src.Member(), version()).Set(0)
+	log := opts.Logger.With("component", "ownership", "group", src.Group(), "member", src.Member())
 	o := &Owner{
 		source:   src,
 		session:  src.Session(),
@@ -105,7 +105,7 @@ func (o *Owner) Allocator() *allocator.PartitionAllocator {
 }
 
 // Owned returns the claims whose handlers may be at work, sorted by topic and partition. It never waits for ZooKeeper or a handler.
-func (o *Owner) Owned() []Info { return o.board.list() }
+func (o *Owner) Owned() []OwnedClaim { return o.board.list() }
 
 // Run joins the group, claims and releases, until ctx ends, Stop is called, the allocator fails or the session is closed. Then it
 // leaves: it deletes the member znode first, revokes each partition and releases it as soon as its handler has returned, and stops the

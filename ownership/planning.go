@@ -136,7 +136,7 @@ func (o *Owner) records(inc *session.Incarnation, origins map[kiel.Partition]ori
 			return nil, nil
 		}
 		for _, id := range ids {
-			if name, ok := p.owner(id); ok && name == o.source.Name() {
+			if name, ok := p.owner(id); ok && name == o.source.Member() {
 				from := origins[id]
 				wanted = append(wanted, id)
 				records = append(records, claims.Record{

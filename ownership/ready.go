@@ -22,12 +22,12 @@ func (l *loop) noteSettled() {
 	}
 }
 
-// Waiting returns why this member is not ready, "" when it is: it has joined, its session is trusted, and the first claims since then
+// NotReady returns why this member is not ready, "" when it is: it has joined, its session is trusted, and the first claims since then
 // are settled. A partition of the mapping is settled if it is owned, or can't be claimed for a reason that OnError receives: Accept has
 // refused it, the session has no room, an earlier handler is stuck, or another member, which may be draining, has had the claim for longer
 // than RebalanceTimeout. A member to which the mapping gives nothing is ready too. Later claims change nothing, until the
-// session's trust ends or the member leaves. Waiting does not block.
-func (o *Owner) Waiting() string {
+// session's trust ends or the member leaves. NotReady does not block.
+func (o *Owner) NotReady() string {
 	inc := o.session.Current()
 	switch {
 	case !o.started.Load():

@@ -17,7 +17,7 @@ import (
 // wantWaiting checks that a member is not ready, and that it says why; with "" that it is ready.
 func (m *member) wantWaiting(why string) {
 	m.w.t.Helper()
-	got := m.owner.Waiting()
+	got := m.owner.NotReady()
 	if why == "" && got != "" || why != "" && !strings.Contains(got, why) {
 		m.w.t.Errorf("%s waits for %q, want %q", m.name, got, why)
 	}

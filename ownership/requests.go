@@ -70,7 +70,7 @@ func ids(parts []*part) []kiel.Partition {
 var errUnanswered = errors.New("nothing was found out")
 
 // inputOf returns the input that a finding is.
-func inputOf(f claims.Fate) machine.Input {
+func inputOf(f claims.Outcome) machine.Input {
 	return [...]machine.Input{
 		claims.Ours: machine.FoundOurs, claims.Taken: machine.FoundTaken, claims.Gone: machine.FoundGone, claims.Unsure: machine.Unanswered,
 		claims.Unsent: machine.Unsent, claims.NoRoom: machine.NoRoom, claims.Forbidden: machine.Refused,
@@ -79,22 +79,22 @@ func inputOf(f claims.Fate) machine.Input {
 
 // found has a partition's machine take what a request has found about its claim.
 func (l *loop) found(p *part, inc *session.Incarnation, f claims.Finding) {
-	in := inputOf(f.Fate)
+	in := inputOf(f.Outcome)
 	switch {
 	case p.Stale: // no outcome, and no reason to wait or to pause
 		in = machine.Unanswered
-	case f.Fate == claims.Ours:
+	case f.Outcome == claims.Ours:
 		if p.znode = f; f.Foreign {
 			in = machine.FoundForeign
 		}
-	case p.Claim == machine.Looking && f.Fate == claims.Taken:
+	case p.Claim == machine.Looking && f.Outcome == claims.Taken:
 		l.sent[p.id] = false // while another's claim exists, ours does not
-	case p.Claim == machine.Looking && f.Fate == claims.Unsure:
+	case p.Claim == machine.Looking && f.Outcome == claims.Unsure:
 		in = machine.UnansweredAgain
 	case p.Claim == machine.Releasing:
 		in = l.released(p, inc, f)
 	case p.Claim == machine.Waiting:
-		p.freed = f.Fate == claims.Gone
+		p.freed = f.Outcome == claims.Gone
 	}
 	l.take(p, in, f.Err)
 }
@@ -102,9 +102,9 @@ func (l *loop) found(p *part, inc *session.Incarnation, f claims.Finding) {
 // released returns the input that the answer to a release is.
 func (l *loop) released(p *part, inc *session.Incarnation, f claims.Finding) machine.Input {
 	switch {
-	case f.Fate == claims.Gone:
+	case f.Outcome == claims.Gone:
 		p.failures, p.refused, l.freed = 0, time.Time{}, true
-	case f.Fate == claims.Unsure:
+	case f.Outcome == claims.Unsure:
 		if p.failures++; p.failures > 2 {
 			return machine.UnansweredAgain
 		}
@@ -113,7 +113,7 @@ func (l *loop) released(p *part, inc *session.Incarnation, f claims.Finding) mac
 	case time.Since(p.refused) > inc.Timeout():
 		l.o.session.GiveUp(operr.Because(ErrStuck, f.Err)) // a claim that can't be released would block the next owner for ever
 	}
-	return inputOf(f.Fate)
+	return inputOf(f.Outcome)
 }
 
 // request has a worker do work for parts, in an incarnation, and hands on each finding as work finds it.

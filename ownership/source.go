@@ -21,7 +21,7 @@ type source interface {
 	Kept() bool
 	Session() *session.Session
 	Group() string
-	Name() string
+	Member() string
 	GroupPath() string
 	// current returns the newest plan, nil before the first.
 	current() *plan
@@ -68,14 +68,14 @@ func (a allocation) follow(ctx context.Context) iter.Seq[*plan] {
 func (a allocation) mayBeMember(session int64) bool  { return a.MayBeMember(session) }
 func (a allocation) status() *status.Group           { return a.Status() }
 func (a allocation) alive(ctx context.Context) error { return a.Alive(ctx) }
-func (a allocation) waiting() string                 { return a.Waiting() }
+func (a allocation) waiting() string                 { return a.NotReady() }
 
 func newPlan(s *allocator.Snapshot) *plan {
 	if s == nil {
 		return nil
 	}
 	return &plan{
-		version: s.Version, joined: s.Joined, mine: s.Mine(), inc: s.Incarnation, reason: s.Reason, owner: s.Owner, move: s.Move, planned: s.Claimable,
+		version: s.Version, joined: s.Joined, mine: s.Mine(), inc: s.Incarnation, reason: s.Reason, owner: s.Planned, move: s.Move, planned: s.Claimable,
 		member: func(name string) bool {
 			_, found := slices.BinarySearch(s.Members, name)
 			return found

@@ -25,9 +25,9 @@ const statusLimit = time.Second
 func (o *Owner) Status() *status.Group {
 	g := o.source.status()
 	if g.Self == nil {
-		g.Self = &status.Self{Name: o.source.Name()}
+		g.Self = &status.Self{Name: o.source.Member()}
 	}
-	g.Self.Waiting = o.Waiting()
+	g.Self.Waiting = o.NotReady()
 	own := o.ownStatus(g.Self)
 	g.Self.Ready, g.Self.StuckHandlers = g.Self.Waiting == "", own.stuck
 	mergeOwn(g, own.partitions)
@@ -67,7 +67,7 @@ func (o *Owner) ownStatus(self *status.Self) ownStatus {
 }
 
 // status describes an open claim.
-func (i Info) status(owner string) status.Partition {
+func (i OwnedClaim) status(owner string) status.Partition {
 	since, reason := i.Since.UTC(), statuswrite.Clone(i.Reason)
 	p := status.Partition{
 		Topic: statuswrite.Name(i.Topic), Partition: i.Partition, State: status.Owned, Owner: owner, Since: &since, Token: i.Token,
@@ -164,7 +164,7 @@ func (l *loop) statusOf(p *part, v machine.View) status.Partition {
 		if c.revoking {
 			reason = statuswrite.Clone(p.goes)
 		}
-		s.Owner, s.Since, s.Token, s.Previous, s.Reason = l.o.source.Name(), &since, c.token, statuswrite.Name(c.origin.previous), &reason
+		s.Owner, s.Since, s.Token, s.Previous, s.Reason = l.o.source.Member(), &since, c.token, statuswrite.Name(c.origin.previous), &reason
 		s.Times = &status.Times{Claim: p.took.Seconds()}
 	}
 	return s

@@ -150,9 +150,9 @@ func (l *loop) check(ids []kiel.Partition) {
 				p := l.parts[f.ID]
 				switch {
 				case p == nil || p.claim != open[i]: // ended meanwhile
-				case f.Fate == claims.Ours:
+				case f.Outcome == claims.Ours:
 					watch.Add(f)
-				case f.Fate == claims.Gone:
+				case f.Outcome == claims.Gone:
 					l.onVanished(p, p.claim, f.Err)
 				}
 			}

@@ -74,7 +74,7 @@ func TestSessionLostWhileTheMembersCannotBeListed(t *testing.T) {
 		if len(a.owner.Owned()) != 0 {
 			t.Errorf("a owns %v", a.owner.Owned())
 		}
-		if waiting := a.owner.Waiting(); !strings.Contains(waiting, "not allowed by the acl") {
+		if waiting := a.owner.NotReady(); !strings.Contains(waiting, "not allowed by the acl") {
 			t.Errorf("a waits for %q", waiting)
 		}
 		f.srv.SetHook(nil)

@@ -340,7 +340,7 @@ func (l *loop) deleteOwn(ctx context.Context, version int32) error {
 	}
 }
 
-// stop marks the guard, so that the next process of this name takes the membership over at once. It returns whether the znode stands,
+// stop marks the guard, so that the next process of this name takes the membership over at once. It reports whether the znode stands,
 // and is to stay.
 func (l *loop) stop(ctx context.Context) bool {
 	if l.static == nil || !l.keep.Load() || l.own == 0 || l.hasLeft {

@@ -87,7 +87,7 @@ func (c *consumeCmd) newGroup(servers []string, config *sarama.Config, opts cons
 		}
 	}
 	opts.StatusAddr = statusAddr(c.Metrics)
-	opts.Name, opts.Config, opts.From, opts.Weight = c.memberName(), config, startOf(c.From), c.Weight
+	opts.Name, opts.Config, opts.StartAt, opts.Weight = c.memberName(), config, startOf(c.From), c.Weight
 	opts.Func, opts.AlsoFuncs = functions[0], functions[1:]
 	if opts.Static = c.Static; opts.Static {
 		if c.Name == "" {
@@ -249,7 +249,7 @@ func (c *consumeCmd) serveHTTP(rc *runContext, reg *prometheus.Registry, group *
 	return s.stop, nil
 }
 
-func startOf(from string) consumer.From {
+func startOf(from string) consumer.StartAt {
 	if from == "latest" {
 		return consumer.Latest
 	}

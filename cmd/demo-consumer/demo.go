@@ -287,7 +287,7 @@ func (s *scenario) join(ctx context.Context, name string) error {
 	config := connect.KafkaConfig("kiel-demo")
 	config.Consumer.Return.Errors = true
 	group, err := consumer.New(m.zk, s.kafka.ListenAddrs(), demoGroup, consumer.Options{
-		Name: name, Config: config, From: consumer.Earliest, CommitInterval: 200 * time.Millisecond, StopTimeout: 2 * time.Second,
+		Name: name, Config: config, StartAt: consumer.Earliest, CommitInterval: 200 * time.Millisecond, StopTimeout: 2 * time.Second,
 		Observer: s.rec.observer(name), Logger: s.log,
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func (w *world) speaker(name string, handle func() error) *speaking {
 		health.Handler(voice{source.Load(), s}).ServeHTTP(rw, r)
 	}))
 	g, err := consumer.NewGroup([]string{w.hosts}, w.kafka.ListenAddrs(), "demo", consumer.Options{
-		Name: name, Config: connect.KafkaConfig("test"), From: consumer.Earliest, ReopenPartition: true, StatusAddr: server.URL, Session: session.Options{Timeout: 6 * time.Second},
+		Name: name, Config: connect.KafkaConfig("test"), StartAt: consumer.Earliest, ReopenPartition: true, StatusAddr: server.URL, Session: session.Options{Timeout: 6 * time.Second},
 	})
 	if err != nil {
 		w.t.Fatal(err)

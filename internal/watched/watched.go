@@ -147,7 +147,7 @@ func (r *Reader[V]) answer() {
 	r.refreshing = nil
 }
 
-// pause waits for a hint of the watch, and returns whether the watch has reported a change. Without a watch it waits one session
+// pause waits for a hint of the watch, and reports whether the watch has reported a change. Without a watch it waits one session
 // timeout.
 func (r *Reader[V]) pause(ctx context.Context, inc *session.Incarnation, watch *session.Watch) (changed bool) {
 	if watch != nil {

@@ -81,7 +81,7 @@
 // A lost connection that comes back while the session is trusted changes nothing; RELEASE comes with the end of trust. While
 // ALLOCATING the end of trust starts the allocation again. There is a share only while ACQUIRED, and the partition function's
 // failure is FAILURE. kazoo has no MaxPartitionTime. WaitForAcquire returns after 30 s in any state, as kazoo's wait_for_acquire
-// does, but returns whether the state is ACQUIRED; in FAILURE it returns an error.
+// does, but reports whether the state is ACQUIRED; in FAILURE it returns an error.
 //
 // # Disagreements, refusals and ends
 //

@@ -68,7 +68,7 @@ func cutServer(t *testing.T, e *proxy.Ensemble, index int, cut func()) {
 }
 
 // stopProcess stops a member's process (SIGSTOP) for a little less than the time after which it would first look for another
-// server. It wakes, and when its next proof of life is answered it and its follower are cut off from the rest. It returns whether
+// server. It wakes, and when its next proof of life is answered it and its follower are cut off from the rest. It reports whether
 // all that came about: the proof counted, and the leader did not hear of it.
 func stopProcess(t *testing.T, e *proxy.Ensemble, name string) (o *outcome, exact bool) {
 	const (

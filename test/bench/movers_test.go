@@ -33,7 +33,7 @@ func moveConfig() *sarama.Config {
 }
 
 func kielOptions(m *mover) consumer.Options {
-	opts := consumer.Options{Name: m.name, Config: moveConfig(), From: consumer.Latest, Logger: slog.New(&steplog{m: m})}
+	opts := consumer.Options{Name: m.name, Config: moveConfig(), StartAt: consumer.Latest, Logger: slog.New(&steplog{m: m})}
 	opts.Session.Timeout = *sessionTimeout
 	return opts
 }

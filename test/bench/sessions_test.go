@@ -154,7 +154,7 @@ func (r *sessionRig) newGroup(group, name string, c *sarama.Config) (sarama.Cons
 		return sarama.NewConsumerGroup(r.brokers, group, c)
 	}
 	return consumer.NewGroup(r.zookeeper, r.brokers, group, consumer.Options{
-		Name: name, Static: r.static, Config: c, From: consumer.Latest, Session: session.Options{Timeout: 10 * tick},
+		Name: name, Static: r.static, Config: c, StartAt: consumer.Latest, Session: session.Options{Timeout: 10 * tick},
 	})
 }
 

@@ -83,7 +83,7 @@ func (f *fleet) hire(name string, hows ...how) *member {
 		write(eventlog.Event{Member: name, Event: eventlog.Done, Topic: m.Topic, Partition: &m.Partition, Offset: &m.Offset})
 	}
 	group, err := consumer.New(h.ses, f.kafka.Brokers(), f.topic, consumer.Options{
-		Name: name, Config: config, From: consumer.Earliest, Logger: logger,
+		Name: name, Config: config, StartAt: consumer.Earliest, Logger: logger,
 		Observer: func(e consumer.Event) { write(line(name, e, s.inside.clock == nil)) },
 	})
 	if err != nil {

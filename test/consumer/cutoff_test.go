@@ -43,7 +43,7 @@ func TestCutOffFromKafka(t *testing.T) {
 					t.Errorf("b has all after %v", took)
 				}
 				time.Sleep(time.Second)
-				if waiting := a.group.Waiting(); !strings.Contains(waiting, "a broker of Kafka") {
+				if waiting := a.group.NotReady(); !strings.Contains(waiting, "a broker of Kafka") {
 					t.Errorf("the status says that the member waits for %q", waiting)
 				}
 				until(t, "all messages", func() bool { return r.handledAll(a, b) })
@@ -80,7 +80,7 @@ func TestCutOffFromKafka(t *testing.T) {
 	}
 }
 
-// handledAll returns whether members have handled each message that was sent.
+// handledAll reports whether members have handled each message that was sent.
 func (r *rig) handledAll(ms ...*member) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 func fromLatest(o *consumer.Options) {
-	o.From, o.Config.Consumer.Offsets.Initial = consumer.Latest, sarama.OffsetNewest
+	o.StartAt, o.Config.Consumer.Offsets.Initial = consumer.Latest, sarama.OffsetNewest
 }
 
 // byConfig leaves it to sarama's default where a new group starts.

@@ -367,7 +367,7 @@ func TestMetricsOfAHandlerThatHangs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, 1, func(t *testing.T, r *rig) {
 				r.produce(20, 0)
-				m, reg := r.watchedMember("a", func(o *consumer.Options) { o.Window = 5 })
+				m, reg := r.watchedMember("a", func(o *consumer.Options) { o.MaxUnmarked = 5 })
 				hung := newGate()
 				defer hung.open()
 				start(m, hung)

@@ -132,7 +132,7 @@ func TestNewGroup(t *testing.T) {
 func TestNewGroupFails(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		for name, change := range map[string]func(*consumer.Options){
-			"an option":                func(o *consumer.Options) { o.Window = -1 },
+			"an option":                func(o *consumer.Options) { o.MaxUnmarked = -1 },
 			"an option of the session": func(o *consumer.Options) { o.Session.Timeout = -1 },
 		} {
 			if _, err := r.newGroup("a", change); err == nil {

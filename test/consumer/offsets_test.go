@@ -25,7 +25,7 @@ func isStuck(err error) bool { return errors.Is(err, ownership.ErrStuck) }
 func TestLatestIsDecidedOnce(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(100, 0)
-		latest := func(o *consumer.Options) { o.From = consumer.Latest }
+		latest := func(o *consumer.Options) { o.StartAt = consumer.Latest }
 		a := r.member("a", latest)
 		a.h.each = func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim, *sarama.ConsumerMessage) error {
 			return nil

@@ -53,7 +53,7 @@ func seeker(h *recorder, offset int64) funcs {
 // hour later is read from where that member has left off: else messages are lost, or come again.
 func TestSeeksOfPartitionsThatGoElsewhere(t *testing.T) {
 	for name, test := range map[string]struct {
-		from consumer.From
+		from consumer.StartAt
 		to   int64
 	}{
 		"to the newest":         {consumer.Latest, sarama.OffsetNewest},
@@ -62,7 +62,7 @@ func TestSeeksOfPartitionsThatGoElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, 6, func(t *testing.T, r *rig) {
 				all := []int32{0, 1, 2, 3, 4, 5}
-				from := func(o *consumer.Options) { o.From, o.RebalanceTimeout = test.from, 10*time.Minute }
+				from := func(o *consumer.Options) { o.StartAt, o.RebalanceTimeout = test.from, 10*time.Minute }
 				a, b, c, d := r.member("a", from), r.member("b", from), r.member("c", from), r.member("d", from)
 				hold := newGate()
 				a.h.ending = func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) { hold.wait() }
@@ -139,7 +139,7 @@ func TestSeekIsStored(t *testing.T) {
 // A promise ends with the ZooKeeper session: the others go on without this member, which may not see what they decide meanwhile.
 func TestSeeksEndWithTheSession(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
-		from := func(o *consumer.Options) { o.From, o.RebalanceTimeout = consumer.Latest, 10*time.Minute }
+		from := func(o *consumer.Options) { o.StartAt, o.RebalanceTimeout = consumer.Latest, 10*time.Minute }
 		a, b := r.member("a", from), r.member("b", from)
 		hold := newGate()
 		a.h.ending = func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) { hold.wait() }

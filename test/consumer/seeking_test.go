@@ -222,7 +222,7 @@ func TestPollsOfAFullWindowWarn(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(100, 0)
 		said := &logtest.Log{}
-		a := r.member("a", func(o *consumer.Options) { o.Window = 10; o.Logger = slog.New(slog.NewTextHandler(said, nil)) })
+		a := r.member("a", func(o *consumer.Options) { o.MaxUnmarked = 10; o.Logger = slog.New(slog.NewTextHandler(said, nil)) })
 		done := make(chan struct{})
 		a.runWith(func(ctx context.Context, p *consumer.Partition) error {
 			ms := polled(ctx, t, p, 5, 0)

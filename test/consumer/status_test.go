@@ -50,7 +50,7 @@ func TestStatusOfALife(t *testing.T) {
 		check := func(when, waiting string) *status.Group {
 			t.Helper()
 			g := a.group.Status()
-			if got := a.group.Waiting(); got != waiting || g.Self.Waiting != waiting || g.Self.Ready != (waiting == "") {
+			if got := a.group.NotReady(); got != waiting || g.Self.Waiting != waiting || g.Self.Ready != (waiting == "") {
 				t.Errorf("%s: it waits for %q, and the status says %q, want %q", when, got, g.Self.Waiting, waiting)
 			}
 			if _, err := json.Marshal(g); err != nil || g.Version != status.Version || g.Group != group || g.Self.Name != "a" || g.Self.Kafka == nil {
@@ -158,7 +158,7 @@ func TestStatusOfOpenings(t *testing.T) {
 				} else if o := p.Offsets; (o != nil) != (name == "Observer") || o != nil && *o != (status.Offsets{End: -1}) { // the start position is known by then
 					t.Errorf("offsets %+v", o)
 				}
-				if got := a.group.Waiting(); got != "" { // the claim is settled
+				if got := a.group.NotReady(); got != "" { // the claim is settled
 					t.Errorf("the member waits for %q", got)
 				}
 				alive(t, a)
@@ -214,7 +214,7 @@ func TestStatusWhileServersAreAway(t *testing.T) {
 			time.Sleep(time.Second)
 			began := time.Now()
 			alive(t, a)
-			_, _ = a.group.Status(), a.group.Waiting()
+			_, _ = a.group.Status(), a.group.NotReady()
 			if took := time.Since(began); took > 0 {
 				t.Fatalf("an answer took %v", took)
 			}
@@ -225,7 +225,7 @@ func TestStatusWhileServersAreAway(t *testing.T) {
 		}
 		away.end()
 		r.zk.Restart(false)
-		until(t, "it is ready", func() bool { return a.group.Waiting() == "" && len(a.owns()) == 2 })
+		until(t, "it is ready", func() bool { return a.group.NotReady() == "" && len(a.owns()) == 2 })
 		a.leave()
 	})
 }
@@ -239,7 +239,7 @@ func TestStatusFromCallbacks(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			began := time.Now()
-			g, _ := a.group.Status(), a.group.Waiting()
+			g, _ := a.group.Status(), a.group.NotReady()
 			if err := a.group.Alive(ctx); err != nil || g.Self == nil || time.Since(began) > 0 {
 				t.Errorf("asked from a callback: %v after %v", err, time.Since(began))
 			}
@@ -248,7 +248,7 @@ func TestStatusFromCallbacks(t *testing.T) {
 		a = r.member("a", func(o *consumer.Options) {
 			observe := o.Observer
 			o.Observer = func(e consumer.Event) { observe(e); ask() }
-			o.Logger = slog.New(asking{slog.DiscardHandler, func() { _ = a.group.Waiting() }})
+			o.Logger = slog.New(asking{slog.DiscardHandler, func() { _ = a.group.NotReady() }})
 		})
 		a.h.each = func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim, *sarama.ConsumerMessage) error {
 			ask()

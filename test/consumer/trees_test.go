@@ -50,7 +50,7 @@ func (l *journal) with(text string) (found []string) {
 	return found
 }
 
-// notices returns whether a member has an error, and a disagreement in its status.
+// notices reports whether a member has an error, and a disagreement in its status.
 func (m *member) notices(err error, kind status.DisagreementKind) bool {
 	return slices.ContainsFunc(m.errors(), func(e error) bool { return errors.Is(e, err) }) &&
 		slices.ContainsFunc(m.group.Status().Disagreements, func(d status.Disagreement) bool { return d.Kind == kind })

@@ -38,7 +38,7 @@ func (s *staticTest) run(name string) (stop func()) {
 	config := sarama.NewConfig()
 	config.ClientID, config.Version = "test", sarama.V3_6_0_0
 	g, err := consumer.NewGroup([]string{s.zk}, s.brokers, s.name, consumer.Options{
-		Name: name, Static: true, Config: config, From: consumer.Earliest,
+		Name: name, Static: true, Config: config, StartAt: consumer.Earliest,
 		Session:  session.Options{Timeout: 10 * time.Second, MinSessionTimeout: minSessionTimeout},
 		Observer: func(e consumer.Event) { s.observe(name, e) },
 	})

@@ -105,7 +105,7 @@ func (g *group) consume(brokers []string, name string, topics ...string) *consum
 	}
 	config := sarama.NewConfig()
 	config.ClientID, config.Version, config.Consumer.Return.Errors = "test", sarama.V3_6_0_0, true
-	members, err := consumer.New(zk, brokers, g.name, consumer.Options{Name: name, Config: config, From: consumer.Earliest, Observer: c.observe})
+	members, err := consumer.New(zk, brokers, g.name, consumer.Options{Name: name, Config: config, StartAt: consumer.Earliest, Observer: c.observe})
 	if err != nil {
 		g.t.Fatal(err)
 	}

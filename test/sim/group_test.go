@@ -188,8 +188,8 @@ type kafkaConn struct {
 func (w *world) startGroup(p *process, log *slog.Logger) {
 	var err error
 	p.group, err = consumer.New(p.ses, w.brokers.cluster.ListenAddrs(), groupName, consumer.Options{
-		Name: p.name, Config: w.brokers.config(p), From: consumer.Earliest, Func: p.function(),
-		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, CommitInterval: commitEvery, Window: doneWindow,
+		Name: p.name, Config: w.brokers.config(p), StartAt: consumer.Earliest, Func: p.function(),
+		RebalanceTimeout: rebalanceTimeout, StopTimeout: stopTimeout, CommitInterval: commitEvery, MaxUnmarked: doneWindow,
 		Observer: p.observeGroup, Logger: log, Registerer: p.reg, ReopenPartition: p.reopens(),
 	})
 	if err != nil {

@@ -32,7 +32,7 @@ func (p *process) reopens() bool { return (p.w.plan.Seed/7+uint64(p.slot))%2 == 
 
 const (
 	doneWorkers = 4 // messages of one partition that a handler works on at a time
-	doneWindow  = 6 // Options.Window: smaller than a batch may be, so that it fills
+	doneWindow  = 6 // Options.MaxUnmarked: smaller than a batch may be, so that it fills
 )
 
 // consumeOnce is one Consume or Run call.

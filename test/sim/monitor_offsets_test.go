@@ -63,7 +63,7 @@ func (part *partState) saw(off int64) {
 	part.seen[off/64] |= 1 << (off % 64)
 }
 
-// hasSeen returns whether a message was processed.
+// hasSeen reports whether a message was processed.
 func (part *partState) hasSeen(off int64) bool {
 	return int(off/64) < len(part.seen) && part.seen[off/64]&(1<<(off%64)) != 0
 }

@@ -273,7 +273,7 @@ func (m *monitor) mapping(s *allocator.Snapshot) {
 	counts := map[string]int{}
 	var b strings.Builder
 	for _, part := range s.Partitions {
-		owner, ok := s.Owner(part)
+		owner, ok := s.Planned(part)
 		if !ok || !slices.Contains(s.Members, owner) {
 			m.violate("S8", "%v goes to %q, of %v", part, owner, s.Members)
 		}

@@ -106,7 +106,7 @@ func (p phases) look(m *member, calling bool, fault string) {
 	default:
 		owned := m.owner.Owned()
 		switch {
-		case slices.ContainsFunc(owned, func(i ownership.Info) bool { return i.Revoking }):
+		case slices.ContainsFunc(owned, func(i ownership.OwnedClaim) bool { return i.Revoking }):
 			p["handing over"]++
 		case len(owned) < len(s.Mine()):
 			p["claiming"]++

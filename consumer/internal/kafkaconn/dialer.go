@@ -104,7 +104,7 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 // Dials returns how many connections were opened. It does not block.
 func (d *Dialer) Dials() int64 { return d.dials.Load() }
 
-// Closed returns whether the lifetime of the dialer has ended.
+// Closed reports whether the lifetime of the dialer has ended.
 func (d *Dialer) Closed() bool { return d.life.Err() != nil }
 
 // Gate makes every connection call beforeWrite before it writes, until release is called. An error of beforeWrite ends the
@@ -202,7 +202,7 @@ func (c *conn) note(read int, err error) {
 	}
 }
 
-// isClosed returns whether Close was called.
+// isClosed reports whether Close was called.
 func (c *conn) isClosed() bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()

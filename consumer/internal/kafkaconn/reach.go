@@ -55,12 +55,12 @@ func (r *Reach) failed(why error) {
 	r.fine.Store(false)
 }
 
-// isDown returns whether Kafka is out of reach. r.mu is held.
+// isDown reports whether Kafka is out of reach. r.mu is held.
 func (r *Reach) isDown(now time.Time) bool {
 	return !r.failedAt.IsZero() && now.Sub(r.failedAt) >= ReachGrace
 }
 
-// State returns whether Kafka is in reach, and since when. Kafka is out of reach when ReachGrace has passed since a failure
+// State reports whether Kafka is in reach, and since when. Kafka is out of reach when ReachGrace has passed since a failure
 // without an answer; since is then that failure. Otherwise since is the first answer, or zero before the first.
 func (r *Reach) State() (reachable bool, since time.Time) {
 	now := time.Now()

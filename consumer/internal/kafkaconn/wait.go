@@ -2,7 +2,7 @@ package kafkaconn
 
 import "context"
 
-// Await waits for done, until ctx ends at most, and returns whether done is closed. A nil done counts as closed.
+// Await waits for done, until ctx ends at most, and reports whether done is closed. A nil done counts as closed.
 func Await(ctx context.Context, done <-chan struct{}) bool {
 	if done == nil {
 		return true

@@ -138,7 +138,7 @@ func (c *Committer) judge(ctx context.Context, q question) {
 	c.options.Audited(found)
 }
 
-// beganBefore returns whether an offset of t was stored before at.
+// beganBefore reports whether an offset of t was stored before at.
 func (t *Tracker) beganBefore(at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +180,7 @@ func (c *Committer) placeOf(t *Tracker) Place {
 	return c.options.Place(t.claim.Incarnation())
 }
 
-// judge returns whether s, which the store had while t was open, does not fit t, whose commits are made in own. It returns false
+// judge reports whether s, which the store had while t was open, does not fit t, whose commits are made in own. It returns false
 // if the claim has ended meanwhile.
 func (t *Tracker) judge(s Stored, own Place) (Finding, bool) {
 	if !t.claim.Trusted() {

@@ -58,25 +58,25 @@ type Committer struct {
 	acceptedAt time.Time // when the newest request was answered, if all of its offsets were stored; else zero
 }
 
-// Options of a [Committer]. All but Auto and Window must be set.
+// Options of a [Committer]. All but Auto and MaxUnmarked must be set.
 type Options struct {
-	Store    Store
-	Abort    func()        // aborts the store's connections, with the requests on them
-	Auto     bool          // marks are committed once an Interval and when a partition is closed
-	Interval time.Duration // the time between two commits of all marks
-	Timeout  time.Duration // the session timeout, after which the first repeat is due
-	Window   int           // how many messages of a partition are handed out from the oldest unmarked one on; 0 is DefaultWindow
+	Store       Store
+	Abort       func()        // aborts the store's connections, with the requests on them
+	Auto        bool          // marks are committed once an Interval and when a partition is closed
+	Interval    time.Duration // the time between two commits of all marks
+	Timeout     time.Duration // the session timeout, after which the first repeat is due
+	MaxUnmarked int           // how many messages of a partition are handed out from the oldest unmarked one on; 0 is DefaultWindow
 
 	// Place returns where commits under an incarnation are made, as far as it is known. It does not block. nil is unknown.
 	Place func(*session.Incarnation) Place
 	// Audited receives what an audit has found, which may be nothing. It does not block. nil is no audits.
 	Audited func([]Finding)
-	// Reachable returns whether a broker of the store answers. An audit that fails while none does is no trouble of its own. It does
+	// Reachable reports whether a broker of the store answers. An audit that fails while none does is no trouble of its own. It does
 	// not block. nil is always.
 	Reachable func() bool
 	// CurrentID returns the id of a topic as it is known now; zero when it is not known.
 	CurrentID func(topic string) sarama.Uuid
-	// Elsewhere returns whether the store's brokers are another cluster's now, to which nothing is committed. It does not block. nil
+	// Elsewhere reports whether the store's brokers are another cluster's now, to which nothing is committed. It does not block. nil
 	// is never.
 	Elsewhere func() bool
 	// Kept returns the partitions that this member is to keep. The last commit of any other is asked for as soon as its handler has
@@ -164,7 +164,7 @@ func (c *Committer) OpenFound(p kiel.Partition, claim Claim, topicID sarama.Uuid
 // acceptedFor is how long a commit that was stored says that Kafka takes commits.
 const acceptedFor = time.Minute
 
-// Accepts returns whether the store takes commits of this member, as far as is known without asking: it has taken the newest one,
+// Accepts reports whether the store takes commits of this member, as far as is known without asking: it has taken the newest one,
 // not long ago. It does not block.
 func (c *Committer) Accepts() bool {
 	c.mu.RLock()
@@ -181,7 +181,7 @@ func (c *Committer) newTracker(p kiel.Partition, claim Claim, topicID sarama.Uui
 		storedAt: now,
 		auto:     c.options.Auto,
 		texts:    &c.texts,
-		size:     int64(cmp.Or(c.options.Window, DefaultWindow)), tail: offset, delivered: offset,
+		size:     int64(cmp.Or(c.options.MaxUnmarked, DefaultWindow)), tail: offset, delivered: offset,
 	}
 }
 
@@ -228,7 +228,7 @@ func (c *Committer) close(ctx, short context.Context, t *Tracker) {
 	}
 }
 
-// wait waits for done, until ctx or Run ends, and returns whether done was closed.
+// wait waits for done, until ctx or Run ends, and reports whether done was closed.
 func (c *Committer) wait(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done: // also when ctx or Run has ended, too
@@ -258,7 +258,7 @@ func (c *Committer) Commit(ctx context.Context, t *Tracker) error {
 	return err
 }
 
-// request is Commit for the tracker of q, and also returns whether Run has taken the request. If so, Run counts its result.
+// request is Commit for the tracker of q, and also reports whether Run has taken the request. If so, Run counts its result.
 func (c *Committer) request(ctx context.Context, q commitRequest) (taken bool, err error) {
 	t := q.tracker
 	q.answer = make(chan commitAnswer, 1)

@@ -47,12 +47,12 @@ func (o *KafkaStore) shrink(cs []OffsetCommit) {
 	o.room, o.roomUntil = o.size(cs)/2, time.Now().Add(shrunkFor)
 }
 
-// tooLarge returns whether Kafka refuses what an offset is stored with, or a request's offsets together, for their size.
+// tooLarge reports whether Kafka refuses what an offset is stored with, or a request's offsets together, for their size.
 func tooLarge(kerr sarama.KError) bool {
 	return kerr == sarama.ErrOffsetMetadataTooLarge || requestTooLarge(kerr)
 }
 
-// requestTooLarge returns whether Kafka refuses a request's offsets together. It judges the metadata of each offset alone.
+// requestTooLarge reports whether Kafka refuses a request's offsets together. It judges the metadata of each offset alone.
 func requestTooLarge(kerr sarama.KError) bool {
 	switch kerr {
 	case sarama.ErrInvalidCommitOffsetSize, sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge:

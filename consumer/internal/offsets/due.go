@@ -70,7 +70,7 @@ func (t *Tracker) begin(anyway bool) *pendingCommit {
 	return p
 }
 
-// isAnswered returns whether the request is answered.
+// isAnswered reports whether the request is answered.
 func (p *pendingCommit) isAnswered() bool {
 	select {
 	case <-p.answered:

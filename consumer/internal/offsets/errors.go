@@ -65,12 +65,12 @@ type refusedError struct{ error }
 func (e refusedError) Unwrap() error   { return e.error }
 func (refusedError) Is(err error) bool { return err == ErrRefused }
 
-// Fenced returns whether a commit was not sent because the claim, the topic or the cluster is not this member's any more.
+// Fenced reports whether a commit was not sent because the claim, the topic or the cluster is not this member's any more.
 func Fenced(err error) bool {
 	return errors.Is(err, ErrLost) || errors.Is(err, ErrEnded) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrElsewhere)
 }
 
-// refused returns whether a repeated commit would be refused, too.
+// refused reports whether a repeated commit would be refused, too.
 func refused(err error) bool {
 	return Fenced(err) || errors.Is(err, ErrGroupInUse) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrRefused)
 }

@@ -317,7 +317,7 @@ func ask[T any](
 	}
 }
 
-// retriable returns whether the coordinator may answer differently soon, or another broker is the coordinator now.
+// retriable reports whether the coordinator may answer differently soon, or another broker is the coordinator now.
 func retriable(err error) bool {
 	kerr, ok := errors.AsType[sarama.KError](err)
 	if !ok {
@@ -334,12 +334,12 @@ func retriable(err error) bool {
 	}
 }
 
-// hasOtherMembers returns whether the answer to a commit means that the group has members of Kafka's own protocol.
+// hasOtherMembers reports whether the answer to a commit means that the group has members of Kafka's own protocol.
 func hasOtherMembers(kerr sarama.KError) bool {
 	return kerr == sarama.ErrUnknownMemberId || kerr == sarama.ErrIllegalGeneration || kerr == sarama.ErrRebalanceInProgress
 }
 
-// permanent returns whether a repeated request would fail again: the broker refuses this client.
+// permanent reports whether a repeated request would fail again: the broker refuses this client.
 func permanent(err error) bool {
 	return errors.Is(err, sarama.ErrSASLAuthenticationFailed) || errors.Is(err, sarama.ErrGroupAuthorizationFailed) ||
 		errors.Is(err, sarama.ErrClosedClient) || errors.Is(err, ErrLost)

@@ -69,7 +69,7 @@ func (p *pendingCommit) authorizedAt() time.Time {
 	return p.authorized
 }
 
-// maybeInFlight returns whether the commit may be on a connection. aborts is the number of aborts so far.
+// maybeInFlight reports whether the commit may be on a connection. aborts is the number of aborts so far.
 func (p *pendingCommit) maybeInFlight(aborts int64) bool {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()

@@ -18,7 +18,7 @@ type Place struct {
 	Cluster ID // the Kafka cluster
 }
 
-// sameTree returns whether two Places may be in one tree. An unknown tree may be any.
+// sameTree reports whether two Places may be in one tree. An unknown tree may be any.
 func (p Place) sameTree(other Place) bool {
 	return p.Tree == other.Tree || p.Tree == (ID{}) || other.Tree == (ID{})
 }

@@ -144,7 +144,7 @@ func (q question) of(t *Tracker) (Stored, error) {
 	return s, s.Err
 }
 
-// needed returns whether the committed position of t is to be written again when the store has s: to restore a deleted position,
+// needed reports whether the committed position of t is to be written again when the store has s: to restore a deleted position,
 // to raise one that an older commit has lowered, or to keep it from expiring. A position that another program has stored is left
 // alone from then on.
 func (c *Committer) needed(ctx context.Context, t *Tracker, s Stored, keepAlive bool) bool {
@@ -186,28 +186,28 @@ func (t *Tracker) LeaveAlone() {
 	t.repeats, t.leftAlone, t.passed = nil, true, false
 }
 
-// isLeftAlone returns whether LeaveAlone was called, and no mark was committed since.
+// isLeftAlone reports whether LeaveAlone was called, and no mark was committed since.
 func (t *Tracker) isLeftAlone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.leftAlone
 }
 
-// isDue returns whether a repeat is due.
+// isDue reports whether a repeat is due.
 func (t *Tracker) isDue(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.closed && len(t.repeats) > 0 && !now.Before(t.repeats[0])
 }
 
-// isStale returns whether the last commit is so old that it must be repeated, before Kafka deletes the offset.
+// isStale reports whether the last commit is so old that it must be repeated, before Kafka deletes the offset.
 func (t *Tracker) isStale(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return now.Sub(t.storedAt) >= idleRepeat/2
 }
 
-// storedAfter returns whether an offset was stored after at.
+// storedAfter reports whether an offset was stored after at.
 func (t *Tracker) storedAfter(at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

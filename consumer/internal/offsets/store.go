@@ -78,14 +78,14 @@ type Stored struct {
 	Place Place
 }
 
-// IsCopied returns whether the offset was committed in another cluster than the one with the ID cluster: a mirror, a backup or
+// IsCopied reports whether the offset was committed in another cluster than the one with the ID cluster: a mirror, a backup or
 // somebody by hand has copied it from there. Topic ids, leader epochs and tokens of another cluster mean nothing here. A commit
 // of which the cluster is not known, such as that of an earlier version, counts as one of this cluster.
 func (s Stored) IsCopied(cluster ID) bool {
 	return s.Place.Cluster != cluster && s.Place.Cluster != (ID{}) && cluster != (ID{})
 }
 
-// SameTopic returns whether two ids may be of the same topic. An unknown id may be of any topic.
+// SameTopic reports whether two ids may be of the same topic. An unknown id may be of any topic.
 func SameTopic(a, b sarama.Uuid) bool {
 	return a == b || a == (sarama.Uuid{}) || b == (sarama.Uuid{})
 }

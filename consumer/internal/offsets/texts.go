@@ -39,7 +39,7 @@ type learned struct {
 	until time.Time // until when limit counts
 }
 
-// fits returns whether brokers may take text.
+// fits reports whether brokers may take text.
 func (l *textLimit) fits(text string) bool {
 	if l == nil || text == "" {
 		return true
@@ -163,7 +163,7 @@ func (t *Tracker) pause(until time.Time) {
 	t.resumeAt = until
 }
 
-// isPaused returns whether the position is not to be committed now, unless somebody asks for that.
+// isPaused reports whether the position is not to be committed now, unless somebody asks for that.
 func (t *Tracker) isPaused(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -37,7 +37,7 @@ type Tracker struct {
 	claim     Claim
 	topicID   sarama.Uuid                    // the topic's id when the partition was opened
 	currentID func(topic string) sarama.Uuid // returns the topic's id as known now
-	elsewhere func() bool                    // returns whether the brokers are another cluster's now; nil is never
+	elsewhere func() bool                    // reports whether the brokers are another cluster's now; nil is never
 	texts     *textLimit                     // how long texts may be; nil is any
 
 	beginning atomic.Pointer[beginning] // the group's on the topic
@@ -122,7 +122,7 @@ func (t *Tracker) position() position {
 	return p
 }
 
-// IsOf returns whether the Tracker is of this partition.
+// IsOf reports whether the Tracker is of this partition.
 func (t *Tracker) IsOf(topic string, partition int32) bool {
 	return t.partition.ID == partition && t.partition.Topic == topic
 }
@@ -245,7 +245,7 @@ func (t *Tracker) Room(offset int64) <-chan struct{} {
 	return t.full
 }
 
-// fits returns whether the window has room for the message at offset. t.mu is held.
+// fits reports whether the window has room for the message at offset. t.mu is held.
 func (t *Tracker) fits(offset int64) bool {
 	if t.closed {
 		return true
@@ -265,7 +265,7 @@ func (t *Tracker) room() {
 	}
 }
 
-// HeldBack returns whether the full window holds back messages, since when, and the offset of the oldest unmarked message. since
+// HeldBack reports whether the full window holds back messages, since when, and the offset of the oldest unmarked message. since
 // is the first refusal of Room since a message was handed out or the oldest one was marked.
 func (t *Tracker) HeldBack() (oldest int64, since time.Time, held bool) {
 	t.mu.Lock()
@@ -317,7 +317,7 @@ func (t *Tracker) Move(offset int64) {
 }
 
 // Restart makes offset the marked position and the next to be delivered: what was delivered from there on is taken back. handed is the offset
-// after the last message that was handed out. It returns whether messages from offset on were handed out before: until they are handed
+// after the last message that was handed out. It reports whether messages from offset on were handed out before: until they are handed
 // out again (HandedAgain), no mark of them counts, because it is from before. The position is to be committed only if the user has
 // marked or reset; else he may commit in transactions. AwaitPassed is called before.
 func (t *Tracker) Restart(offset, handed int64) (again bool) {
@@ -338,7 +338,7 @@ func (t *Tracker) Restart(offset, handed int64) (again bool) {
 	return t.again
 }
 
-// HandedAgain says that the messages before offset were handed out since Restart. It returns whether there are more that were handed out
+// HandedAgain says that the messages before offset were handed out since Restart. It reports whether there are more that were handed out
 // before.
 func (t *Tracker) HandedAgain(offset int64) (again bool) {
 	t.mu.Lock()
@@ -381,14 +381,14 @@ func (t *Tracker) mayCommit() error {
 	}
 }
 
-// isDirty returns whether the marked position is to be committed.
+// isDirty reports whether the marked position is to be committed.
 func (t *Tracker) isDirty() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.dirty || t.passed
 }
 
-// isObserved returns whether the observer was notified of all stored commits.
+// isObserved reports whether the observer was notified of all stored commits.
 func (t *Tracker) isObserved() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -422,7 +422,7 @@ func (t *Tracker) stored(p *pendingCommit, now time.Time) {
 	t.dropRepeats(now)
 }
 
-// isOpen returns whether the Tracker was not closed.
+// isOpen reports whether the Tracker was not closed.
 func (t *Tracker) isOpen() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

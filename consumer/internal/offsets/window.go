@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// DefaultWindow is Options.Window when that is 0.
+	// DefaultWindow is Options.MaxUnmarked when that is 0.
 	DefaultWindow = 10_000
 
 	// maxRuns bounds the runs of offsets without a gap that are kept before the first message is marked alone. A run takes 24
@@ -34,7 +34,7 @@ type window struct {
 	blind int64    // the window has dropped which messages below this offset were delivered
 }
 
-// used returns whether a message was ever marked alone.
+// used reports whether a message was ever marked alone.
 func (w *window) used() bool { return w.done != nil }
 
 // ahead returns the number of delivered messages from the oldest unmarked one on.

@@ -15,7 +15,7 @@ import (
 // trackerAt returns an open Tracker whose position is offset.
 func trackerAt(t *testing.T, offset int64, window int) *Tracker {
 	t.Helper()
-	cm := NewCommitter(Options{Timeout: time.Second, Window: window})
+	cm := NewCommitter(Options{Timeout: time.Second, MaxUnmarked: window})
 	return cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, offset, "")
 }
 

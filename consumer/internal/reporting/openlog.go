@@ -79,7 +79,7 @@ func (l *OpenLog) Opened(p kiel.Partition, claim Claim, waiting func() int, args
 	log("opened", append([]any{"partition", p.String(), "token", claim.Token()}, args...)...)
 }
 
-// isLoud returns whether the opening of a partition is to be logged at Info.
+// isLoud reports whether the opening of a partition is to be logged at Info.
 func (l *OpenLog) isLoud(p kiel.Partition, claim Claim, waiting func() int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -57,12 +57,12 @@ func TestStartsByPolicyAreGathered(t *testing.T) {
 		said := &logtest.Log{}
 		l := NewOpenLog(slog.New(slog.NewTextHandler(said, nil)))
 		for i := range 12 {
-			l.StartsByPolicy(at("t", int32(i)), int64(10*i), Start{Reason: "none", Policy: "latest", Option: "Options.From", NewGroup: true, Skipped: int64(i)})
+			l.StartsByPolicy(at("t", int32(i)), int64(10*i), Start{Reason: "none", Policy: "latest", Option: "Options.StartAt", NewGroup: true, Skipped: int64(i)})
 			time.Sleep(50 * time.Millisecond)
 		}
 		l.StartsByPolicy(at("u", 0), 7, Start{Reason: "recreated", Policy: "earliest"})
 		l.StartsByPolicy(at("u", 2), 0, Start{Reason: "none", Policy: "earliest", Option: "default", NewGroup: true})
-		l.StartsByPolicy(at("u", 3), 9, Start{Reason: "out_of_range", Policy: "latest", Option: "Options.From"})
+		l.StartsByPolicy(at("u", 3), 9, Start{Reason: "out_of_range", Policy: "latest", Option: "Options.StartAt"})
 		for i := range 6 {
 			l.StartsByCopy(at("v", int32(i)), 5)
 		}
@@ -73,10 +73,10 @@ func TestStartsByPolicyAreGathered(t *testing.T) {
 		synctest.Wait()
 		if all := strings.Count(said.String(), "\n"); all != 5 ||
 			said.Count("level=WARN", "in another Kafka cluster", `partitions=6 first="v:0 at 5, v:1 at 5, v:2 at 5, v:3 at 5, v:4 at 5 and 1 more"`) != 1 ||
-			said.Count("level=WARN", "new group starts behind messages that it skips", "policy=latest option=Options.From skipped=66 partitions=12", `first="t:0 at 0, t:1 at 10, t:2 at 20, t:3 at 30, t:4 at 40 and 7 more"`) != 1 ||
+			said.Count("level=WARN", "new group starts behind messages that it skips", "policy=latest option=Options.StartAt skipped=66 partitions=12", `first="t:0 at 0, t:1 at 10, t:2 at 20, t:3 at 30, t:4 at 40 and 7 more"`) != 1 ||
 			said.Count("level=WARN", "cause=recreated policy=earliest partitions=1", `first="u:0 at 7"`) != 1 ||
 			said.Count("level=INFO", `msg="new group starts" policy=earliest option=default partitions=1`) != 1 ||
-			said.Count("level=WARN", "cause=out_of_range policy=latest option=Options.From") != 1 {
+			said.Count("level=WARN", "cause=out_of_range policy=latest option=Options.StartAt") != 1 {
 			t.Errorf("logged %s", said)
 		}
 		l.Flush()

@@ -3,7 +3,7 @@ package sessions
 // Here eager and incremental sessions differ: in what Setup is told, what is opened, what ends the session, and when a partition that
 // moves is committed and released. Besides, only an eager call waits for its claims (ready).
 
-// takes returns whether Setup is told of a partition: in an eager session of what is held, which is in use from then on; in an
+// takes reports whether Setup is told of a partition: in an eager session of what is held, which is in use from then on; in an
 // incremental one also of what is planned.
 func (s *State) takes(q *Part) bool {
 	if !s.Kind.Eager {
@@ -16,7 +16,7 @@ func (s *State) takes(q *Part) bool {
 	return true
 }
 
-// opens returns whether a partition that is held is opened now.
+// opens reports whether a partition that is held is opened now.
 func (s *State) opens(q *Part) bool { return q.Use == Listed || q.Use == Idle && !s.Kind.Eager }
 
 // changed ends an eager session that has the partition: it was revoked or lost.
@@ -26,17 +26,17 @@ func (s *step) changed(q *Part, cause Cause) {
 	}
 }
 
-// gained returns whether an eager session goes on without a claim that the member holds and keeps.
+// gained reports whether an eager session goes on without a claim that the member holds and keeps.
 func (s *State) gained() bool { return s.Kind.Eager && s.InSession() && s.gains > 0 }
 
-// overdue returns whether a partition is this member's by the plan whose ConsumeClaim has not returned in its time. It stays without
+// overdue reports whether a partition is this member's by the plan whose ConsumeClaim has not returned in its time. It stays without
 // an owner until that has returned.
 func (s *State) overdue() bool { return !s.Kind.Eager && s.Planned && s.back > 0 }
 
-// moves returns whether the member gives a partition up. In an incremental session all do when it leaves, revoked already or not.
+// moves reports whether the member gives a partition up. In an incremental session all do when it leaves, revoked already or not.
 func (s *State) moves(q *Part) bool { return q.Claim == Revoked || s.Leaving && !s.Kind.Eager }
 
-// early returns whether a partition that moves is committed and released before Cleanup has returned.
+// early reports whether a partition that moves is committed and released before Cleanup has returned.
 func (s *State) early() bool {
 	switch {
 	case s.Setting:

@@ -27,7 +27,7 @@ func (s *State) Step(in Input) []Action {
 	return st.do
 }
 
-// Waits returns whether the timer whose end is w runs now. A timer begins when Waits begins to be true; those of PauseOver and Aged
+// Waits reports whether the timer whose end is w runs now. A timer begins when Waits begins to be true; those of PauseOver and Aged
 // begin with each CallSetup.
 func (s *State) Waits(w What) bool {
 	switch w {
@@ -52,7 +52,7 @@ func (s *State) Waits(w What) bool {
 	}
 }
 
-// InSession returns whether a session goes on.
+// InSession reports whether a session goes on.
 func (s *Head) InSession() bool { return s.Phase == InSetup || s.Phase == Running }
 
 // step is one call of Step.
@@ -334,7 +334,7 @@ func (s *step) mustEnd() Cause {
 	return None
 }
 
-// ready returns whether Setup is called now. The pause is for programs that fail at once.
+// ready reports whether Setup is called now. The pause is for programs that fail at once.
 func (s *step) ready() bool {
 	failed := s.Cause == Exited || s.Cause == Failed
 	return s.Planned && (!s.Paused || !failed) && (!s.Kind.Eager || s.Waited || s.missing == 0)

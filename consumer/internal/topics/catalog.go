@@ -26,7 +26,7 @@ type Info struct {
 	Err        error            // why the topic can't be described; nil if it can
 }
 
-// ok returns whether the topic is described.
+// ok reports whether the topic is described.
 func (t Info) ok() bool { return t.Err == nil && len(t.Partitions) > 0 }
 
 // Infos returns the descriptions of an answer of Kafka.
@@ -143,7 +143,7 @@ func (c *Catalog) ask(ctx context.Context) error {
 	return err
 }
 
-// Knows returns whether a topic has been described.
+// Knows reports whether a topic has been described.
 func (c *Catalog) Knows() bool { return len(c.known()) > 0 }
 
 // known returns the descriptions of the topics. The map must not be changed.
@@ -208,17 +208,17 @@ func (c *Catalog) answered(ctx context.Context, q question, infos map[string]Inf
 	return missing, back, c.err
 }
 
-// isUnanswered returns whether Kafka did not answer the last question about the topics, or the last question of Find.
+// isUnanswered reports whether Kafka did not answer the last question about the topics, or the last question of Find.
 func (c *Catalog) isUnanswered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stale || c.unfound
 }
 
-// IsMissing returns whether Kafka does not have a topic any more.
+// IsMissing reports whether Kafka does not have a topic any more.
 func (c *Catalog) IsMissing(topic string) bool { return c.missingTopics()[topic] }
 
-// wasMissing returns whether Kafka said within missingLately that it does not have a topic.
+// wasMissing reports whether Kafka said within missingLately that it does not have a topic.
 func (c *Catalog) wasMissing(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

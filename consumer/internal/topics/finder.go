@@ -39,7 +39,7 @@ func (f *Finder) Topics() ([]string, error) {
 	return f.client.Topics()
 }
 
-// ofSomeTopics returns whether err concerns single topics: they have no leader, or ACLs refuse them. The other topics are
+// ofSomeTopics reports whether err concerns single topics: they have no leader, or ACLs refuse them. The other topics are
 // described.
 func ofSomeTopics(err error) bool {
 	return errors.Is(err, sarama.ErrLeaderNotAvailable) || errors.Is(err, sarama.ErrReplicaNotAvailable) || errors.Is(err, sarama.ErrTopicAuthorizationFailed)

@@ -64,7 +64,7 @@ func (c *Catalog) add(topics []string) {
 	c.looked = true
 }
 
-// hasLooked returns whether Kafka has answered Find once.
+// hasLooked reports whether Kafka has answered Find once.
 func (c *Catalog) hasLooked() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *Catalog) addOne(topic string, owned bool) {
 	}
 }
 
-// IsNew returns whether a topic was created while this member consumes: patterns found it after the first look, or it was missing.
+// IsNew reports whether a topic was created while this member consumes: patterns found it after the first look, or it was missing.
 func (c *Catalog) IsNew(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

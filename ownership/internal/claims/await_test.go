@@ -50,7 +50,7 @@ func TestAwaitedClaimIsNotReadAgain(t *testing.T) {
 			if err := srv.Delete(owners + "/t:0"); err != nil {
 				t.Fatal(err)
 			}
-			if f := <-found; f.Fate != claims.Gone {
+			if f := <-found; f.Outcome != claims.Gone {
 				t.Errorf("%s: %+v", data, f)
 			}
 			if n := srv.Stats().Requests[opGet] - before; n != reads {

@@ -17,24 +17,24 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Fate is what became of a request about one claim.
-type Fate int
+// Outcome is what became of a request about one claim.
+type Outcome int
 
-// The fates.
+// The outcomes.
 const (
-	Unsure    Fate = iota // no answer: the claim is possibly ours
-	Ours                  // the claim exists and is ours
-	Gone                  // there is no claim of ours
-	Taken                 // there is a claim, maybe another's
-	Unsent                // nothing was sent: no longer wanted, or not trusted
-	NoRoom                // nothing was sent: over the session's budget
-	Forbidden             // refused for another reason; see Err
+	Unsure    Outcome = iota // no answer: the claim is possibly ours
+	Ours                     // the claim exists and is ours
+	Gone                     // there is no claim of ours
+	Taken                    // there is a claim, maybe another's
+	Unsent                   // nothing was sent: no longer wanted, or not trusted
+	NoRoom                   // nothing was sent: over the session's budget
+	Forbidden                // refused for another reason; see Err
 )
 
 // Finding is what is known of one claim after a request.
 type Finding struct {
 	ID           kiel.Partition
-	Fate         Fate
+	Outcome      Outcome
 	Token        int64 // czxid of the owner znode
 	Seen         int64 // the last transaction that has changed one of the claim's two znodes
 	EpochVersion int32
@@ -73,7 +73,7 @@ func (w *Wire) Claim(ctx context.Context, inc *session.Incarnation, ids []kiel.P
 		ops: func(ids []kiel.Partition) ([]kiel.Partition, []session.Op) { return r.claimOps(ids, data) },
 		done: func(id kiel.Partition, results []session.OpResult) {
 			epoch := results[0].Stat
-			r.add(Finding{ID: id, Fate: Ours, Token: epoch.Mzxid, Seen: epoch.Mzxid, EpochVersion: epoch.Version})
+			r.add(Finding{ID: id, Outcome: Ours, Token: epoch.Mzxid, Seen: epoch.Mzxid, EpochVersion: epoch.Version})
 		},
 		refused: r.claimRefused,
 		failed:  r.claimFailed,
@@ -112,9 +112,9 @@ func (r *round) tell() {
 	}
 }
 
-func (r *round) say(f Fate, err error, ids ...kiel.Partition) {
+func (r *round) say(f Outcome, err error, ids ...kiel.Partition) {
 	for _, id := range ids {
-		r.add(Finding{ID: id, Fate: f, Err: err})
+		r.add(Finding{ID: id, Outcome: f, Err: err})
 	}
 }
 

@@ -43,18 +43,18 @@ func (w *Wire) lookAt(ctx context.Context, inc *session.Incarnation, id kiel.Par
 	data, owner, err := inc.Get(ctx, w.paths.Owner(id))
 	switch {
 	case errors.Is(err, session.ErrNoNode):
-		return Finding{ID: id, Fate: Gone}
+		return Finding{ID: id, Outcome: Gone}
 	case err != nil:
 		return unread(id, operr.New("", "look at", w.paths.Owner(id), err))
 	case !w.ours(inc, data, owner):
-		return Finding{ID: id, Fate: Taken}
+		return Finding{ID: id, Outcome: Taken}
 	}
 	exists, epoch, err := inc.Exists(ctx, w.paths.Epoch(id))
 	if err != nil {
 		return unread(id, operr.New("", "look at", w.paths.Epoch(id), err))
 	}
 	return Finding{
-		ID: id, Fate: Ours, Token: owner.Czxid, Seen: owner.Mzxid, EpochVersion: epoch.Version,
+		ID: id, Outcome: Ours, Token: owner.Czxid, Seen: owner.Mzxid, EpochVersion: epoch.Version,
 		EpochGone: !exists, Foreign: !exists || epoch.Mzxid != owner.Czxid,
 	}
 }
@@ -63,9 +63,9 @@ func (w *Wire) lookAt(ctx context.Context, inc *session.Incarnation, id kiel.Par
 // ended.
 func unread(id kiel.Partition, err error) Finding {
 	if ended(err) {
-		return Finding{ID: id, Fate: Gone}
+		return Finding{ID: id, Outcome: Gone}
 	}
-	return Finding{ID: id, Fate: Unsure, Err: err}
+	return Finding{ID: id, Outcome: Unsure, Err: err}
 }
 
 // ours reports whether a claim is of this session and of this owner: two members may share a session.
@@ -89,9 +89,9 @@ func (w *Wire) Check(ctx context.Context, inc *session.Incarnation, claims []Fin
 		case err == nil:
 			return found
 		case ctx.Err() != nil, ended(err):
-			return Finding{ID: c.ID, Token: c.Token, Fate: Unsent}
+			return Finding{ID: c.ID, Token: c.Token, Outcome: Unsent}
 		}
-		return Finding{ID: c.ID, Token: c.Token, Fate: Gone, Err: err}
+		return Finding{ID: c.ID, Token: c.Token, Outcome: Gone, Err: err}
 	})
 }
 
@@ -110,7 +110,7 @@ func (w *Wire) check(ctx context.Context, inc *session.Incarnation, c Finding) (
 	if !exists || epoch.Mzxid != c.Token {
 		return c, operr.New("", "", w.paths.Epoch(c.ID), errVanished)
 	}
-	c.Fate, c.Seen = Ours, owner.Mzxid
+	c.Outcome, c.Seen = Ours, owner.Mzxid
 	return c, nil
 }
 
@@ -122,15 +122,15 @@ func (w *Wire) Await(ctx context.Context, inc *session.Incarnation, id kiel.Part
 		data, owner, watch, err := inc.GetW(ctx, w.paths.Owner(id))
 		switch {
 		case ctx.Err() != nil:
-			return Finding{ID: id, Fate: Unsent}
+			return Finding{ID: id, Outcome: Unsent}
 		case errors.Is(err, session.ErrNoNode), ended(err):
-			return Finding{ID: id, Fate: Gone}
+			return Finding{ID: id, Outcome: Gone}
 		case err != nil:
-			return Finding{ID: id, Fate: Forbidden, Err: operr.New("", "wait for", w.paths.Owner(id), err)}
+			return Finding{ID: id, Outcome: Forbidden, Err: operr.New("", "wait for", w.paths.Owner(id), err)}
 		}
 		if w.ours(inc, data, owner) {
 			watch.Stop()
-			return Finding{ID: id, Fate: Unsure}
+			return Finding{ID: id, Outcome: Unsure}
 		}
 		if owner.Mzxid != seen {
 			seen = owner.Mzxid
@@ -139,11 +139,11 @@ func (w *Wire) Await(ctx context.Context, inc *session.Incarnation, id kiel.Part
 		select {
 		case <-watch.C():
 			if watch.Deleted() { // if there is another claim by now, ours is refused, and waited for again
-				return Finding{ID: id, Fate: Gone}
+				return Finding{ID: id, Outcome: Gone}
 			}
 		case <-ctx.Done():
 			watch.Stop()
-			return Finding{ID: id, Fate: Unsent}
+			return Finding{ID: id, Outcome: Unsent}
 		}
 	}
 }

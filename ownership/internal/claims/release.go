@@ -55,16 +55,16 @@ func (r *round) releaseRefused(ctx context.Context, c Finding, op int, err error
 }
 
 func (r *round) releaseFailed(claims []Finding, err error) {
-	fate := Forbidden
+	outcome := Forbidden
 	switch {
 	case errors.Is(err, session.ErrUncertain):
-		fate = Unsure
+		outcome = Unsure
 	case ended(err):
-		fate, err = Gone, nil
+		outcome, err = Gone, nil
 	default:
 		err = operr.New("", "release", "", err)
 	}
 	for _, c := range claims {
-		r.say(fate, err, c.ID)
+		r.say(outcome, err, c.ID)
 	}
 }

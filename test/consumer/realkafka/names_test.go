@@ -49,7 +49,7 @@ func TestGroupNames(t *testing.T) {
 		until(t, fmt.Sprintf("three messages, in the group %q", name), func() bool { return m.count.Load() == 3 })
 		until(t, fmt.Sprintf("the offset of group %q", name), func() bool { return committedBy(t, admin, name) == 3 })
 		g, err := ownership.Inspect(t.Context(), zk, name)
-		if err != nil || g.Group != name || len(g.Partitions) != 1 || g.Partitions[0].Owner != m.group.Name() || len(g.Disagreements) > 0 {
+		if err != nil || g.Group != name || len(g.Partitions) != 1 || g.Partitions[0].Owner != m.group.Member() || len(g.Disagreements) > 0 {
 			t.Errorf("%q: %+v, %v", name, g, err)
 		}
 		m.leave()

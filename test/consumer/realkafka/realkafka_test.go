@@ -45,7 +45,7 @@ type rig struct {
 	group    string               // "" is g
 	config   *sarama.Config       // of members; nil is memberConfig
 	written  int                  // messages of the first partition
-	from     consumer.From        // of the members
+	from     consumer.StartAt     // of the members
 	observer func(consumer.Event) // of members that are made; nil for none
 	topics   []string             // that members which are made consume; nil is topic
 	text     string               // with which members that are made mark messages
@@ -155,7 +155,7 @@ func (r *rig) memberIn(name, zone string) *member {
 			return consumer.New(zk, r.brokers, cmp.Or(r.group, "g"), opts)
 		}
 	}
-	g, err := construct(zk, consumer.Options{Name: name, Config: config, From: r.from, Observer: r.observer})
+	g, err := construct(zk, consumer.Options{Name: name, Config: config, StartAt: r.from, Observer: r.observer})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (p *program) run(ctx context.Context) error {
 	config.Version = sarama.V3_6_0_0
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
 	config.Consumer.Offsets.AutoCommit.Enable = false
-	opts := consumer.Options{Name: p.Name, Config: config, From: consumer.Earliest, Observer: p.observer}
+	opts := consumer.Options{Name: p.Name, Config: config, StartAt: consumer.Earliest, Observer: p.observer}
 	if p.Fence {
 		opts.Fence = p.fence
 	}
@@ -200,7 +200,7 @@ func (p *program) failures() (errs []error, aborted int) {
 	return p.errs, p.resets
 }
 
-// isFenced returns whether Kafka has refused a transaction because a newer producer has its id.
+// isFenced reports whether Kafka has refused a transaction because a newer producer has its id.
 func isFenced(err error) bool {
 	return errors.Is(err, sarama.ErrProducerFenced) || errors.Is(err, sarama.ErrInvalidProducerEpoch)
 }

@@ -26,7 +26,7 @@ const (
 	Cooperative Kind = "cooperative"
 )
 
-// isOurs returns whether the group is of package consumer.
+// isOurs reports whether the group is of package consumer.
 func (k Kind) isOurs() bool { return k == Ours || k == Incremental }
 
 // Dial opens a connection.

@@ -14,7 +14,7 @@ type Finding struct {
 	Seen map[Variant][]string
 }
 
-// differs returns whether a variant of ours differs from its counterpart.
+// differs reports whether a variant of ours differs from its counterpart.
 func (f Finding) differs(ours Variant) bool {
 	return !slices.Equal(f.Seen[ours], f.Seen[Counterparts()[ours]])
 }

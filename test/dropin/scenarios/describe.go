@@ -84,7 +84,7 @@ func (s *scene) describe(err error) string {
 	return "another error"
 }
 
-// life returns whether a context has ended, and how.
+// life reports whether a context has ended, and how.
 func (s *scene) life(ctx context.Context) string {
 	if ctx.Err() == nil {
 		return "open"

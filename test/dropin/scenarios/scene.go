@@ -34,10 +34,10 @@ func (v Variant) String() string {
 	return [...]string{"sarama eager", "sarama cooperative", "ours eager", "ours incremental"}[v]
 }
 
-// isOurs returns whether the variant is of package consumer.
+// isOurs reports whether the variant is of package consumer.
 func (v Variant) isOurs() bool { return v == OursEager || v == OursIncremental }
 
-// isCooperative returns whether the configuration has the cooperative-sticky strategy.
+// isCooperative reports whether the configuration has the cooperative-sticky strategy.
 func (v Variant) isCooperative() bool { return v == SaramaCooperative || v == OursIncremental }
 
 // Counterparts returns, for each variant of ours, the variant of sarama with the same strategies.

@@ -149,7 +149,7 @@ func (s *Scene) join(ctx context.Context, name, topic string) error {
 		return err
 	}
 	m.group, err = consumer.NewGroup([]string{zkAddress}, s.kafka.ListenAddrs(), Group, consumer.Options{
-		Name: name, Config: kafkaConfig(), From: consumer.Earliest, CommitInterval: 200 * time.Millisecond, StopTimeout: time.Second, Session: s.session(m.link),
+		Name: name, Config: kafkaConfig(), StartAt: consumer.Earliest, CommitInterval: 200 * time.Millisecond, StopTimeout: time.Second, Session: s.session(m.link),
 		StatusAddr: addr, Logger: s.silent,
 	})
 	if err != nil {

@@ -110,7 +110,7 @@ func (s *Sink) Written() string {
 	return s.written.String()
 }
 
-// Aborted returns whether the connection was closed so that unsent bytes are dropped.
+// Aborted reports whether the connection was closed so that unsent bytes are dropped.
 func (s *Sink) Aborted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
