@@ -9,7 +9,7 @@
 //   - Work other than consuming that has one owner at a time: package ownership, on an allocator and a session.
 //   - Only the mapping, as the Python class gives it, without claims: package allocator.
 //   - The functions that make the mapping, and those that compare mappings: package allocfn.
-//   - ZooKeeper itself: package session, the recipes below recipe, package party and package sharedset.
+//   - ZooKeeper itself: package session, the recipes below recipe, and package party.
 //   - What a group looks like, for people and for probes: packages status and health.
 //   - Tests without servers: package consumertest for handlers, and package zktest, a ZooKeeper in memory.
 //

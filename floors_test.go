@@ -53,9 +53,9 @@ var floors = []floor{
 		"internal/promreg " + prometheus},
 	{"recipe/partitioner", "session recipe recipe/lock party internal/hold internal/seqnode internal/defaultlog internal/errlog internal/latest internal/operr " +
 		"internal/pause"},
-	{"sharedset", "session recipe/lock internal/watched internal/defaultlog internal/errlog internal/operr internal/promreg " + prometheus},
+	{"internal/sharedset", "session recipe/lock internal/watched internal/defaultlog internal/errlog internal/operr internal/promreg " + prometheus},
 
-	{"allocator", "session party sharedset allocfn status internal/statuswrite internal/topiclist internal/zones internal/usercall internal/defaultlog internal/errlog " +
+	{"allocator", "session party internal/sharedset allocfn status internal/statuswrite internal/topiclist internal/zones internal/usercall internal/defaultlog internal/errlog " +
 		"internal/latest internal/operr internal/pause internal/promreg " + prometheus},
 	{"ownership/internal/machine", ""},
 	{"ownership/internal/claims", "session status internal/statuswrite internal/watched internal/operr"},

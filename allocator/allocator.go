@@ -16,10 +16,10 @@ import (
 	"github.com/kielgo/kiel/internal/latest"
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 )
 
 // PartitionAllocator is one member of a group. It joins the group and computes which member is to own which partition. Its
@@ -283,7 +283,8 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 // Names and ids are checked before anything is sent, and all faults are joined. Adding what is in the set is no error. What was
 // added belongs to the seed from then on: while this member runs it is added again when the set is deleted or restored from a
 // backup without it. A member makes one change to the set at a time: a call waits for earlier calls, and for the seed that is
-// being added. Errors are sharedset's.
+// being added. Errors are [ErrSetUnreadable], [ErrSetTooLarge] and the session's; a recipe.BlockedError says that the set's lock could
+// not be acquired.
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err != nil {
@@ -313,10 +314,23 @@ func (a *PartitionAllocator) RemovePartitions(ctx context.Context, partitions ma
 	if len(all) == 0 {
 		return nil
 	}
-	return a.seed.inTurn(ctx, "remove partitions", "", func() error {
-		_, err := a.loop.readers.set.Remove(ctx, all...)
+	return a.removeItems(ctx, "remove partitions", all)
+}
+
+// RemoveItems removes items from the group's set as they are written there, such as those that are no partitions
+// ([kiel.ErrInvalidPartition]). Else it is like [PartitionAllocator.RemovePartitions].
+func (a *PartitionAllocator) RemoveItems(ctx context.Context, items ...string) error {
+	if len(items) == 0 {
+		return nil
+	}
+	return a.removeItems(ctx, "remove items", slices.Sorted(slices.Values(items)))
+}
+
+func (a *PartitionAllocator) removeItems(ctx context.Context, op string, items []string) error {
+	return a.seed.inTurn(ctx, op, "", func() error {
+		_, err := a.loop.readers.set.Remove(ctx, items...)
 		if err == nil {
-			a.seed.remove(all)
+			a.seed.remove(items)
 		}
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 )
@@ -42,6 +43,14 @@ var (
 	// topic once, and again only if meanwhile a member asked for the topic or the topic was removed from the set. Nothing leaves
 	// the set by itself; [PartitionAllocator.RemoveTopic] removes a topic that is not needed any more.
 	ErrUnwantedTopic = errors.New("no member asks for topics in the set")
+
+	// ErrSetUnreadable says that the znode of the group's set holds something other than a JSON array of strings. No member writes over
+	// such data: somebody must repair or empty the znode. Meanwhile the last good set stays in force.
+	ErrSetUnreadable = sharedset.ErrUnreadable
+
+	// ErrSetTooLarge says that a change was not made because the set would not fit a packet. The text has the numbers of items and
+	// bytes, and the limit.
+	ErrSetTooLarge = sharedset.ErrTooLarge
 
 	// ErrZonesUnreadable says that the data of the zones' znode can't be parsed, or that a newer program wrote them. Until
 	// somebody repairs or deletes the znode, partitions count as having no zones, and no member writes the znode.

@@ -11,7 +11,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -265,6 +265,13 @@ func TestItemsThatAreNoPartitions(t *testing.T) {
 		}
 		if w.set() != set {
 			w.Error("the set was changed:", w.set())
+		}
+		if err := a.RemoveItems(w.Context(), "t:2147483648", "nonsense", "a:b:1"); err != nil {
+			w.Error(err)
+		}
+		sleep(settle)
+		if s := a.Snapshot(); s.Err != nil || w.set() != `["t:0", "weird topic!:1"]` {
+			w.Errorf("left are %s, %v", w.set(), s.Err)
 		}
 	})
 }

@@ -9,11 +9,11 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/status"
 )
 

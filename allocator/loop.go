@@ -12,10 +12,10 @@ import (
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 )
 
 // memberReader, setReader and zoneReader are what the loop, AddPartitions and RemovePartitions need of party, sharedset and

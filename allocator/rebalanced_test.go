@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/party"
-	"github.com/kielgo/kiel/sharedset"
 )
 
 // inLoggedRig is inRig with what is logged at INFO and above.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/internal/sharedset"
 )
 
 // TestRemovedBeforeItWasSeen: an item that another member removes right after AddPartitions, before the loop has seen it in the

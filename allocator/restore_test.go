@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/internal/sharedset"
 )
 
 // TestSeedAfterABackup: what a set from a backup lacks is added again, and nothing else, which somebody may be removing; what

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/status"
 )
 

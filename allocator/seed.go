@@ -9,7 +9,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/operr"
 	"github.com/kielgo/kiel/internal/pause"
-	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/internal/sharedset"
 )
 
 const (

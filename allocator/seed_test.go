@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/status"
 )
 

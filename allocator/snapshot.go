@@ -50,7 +50,7 @@ type Snapshot struct {
 	// while it is trusted. It is nil only when Run ended before anything was read.
 	Incarnation *session.Incarnation
 
-	// Err joins what is wrong, and is nil if nothing is: [ErrFuncFailed], [ErrFuncMismatch], sharedset's errors, items that are
+	// Err joins what is wrong, and is nil if nothing is: [ErrFuncFailed], [ErrFuncMismatch], [ErrSetUnreadable], items that are
 	// not name:number ([kiel.ErrInvalidPartition]), [ErrZonesUnreadable], the cause for which the session is not trusted,
 	// [ErrNameHeld], [ErrNameTaken].
 	Err error

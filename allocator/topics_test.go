@@ -12,7 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/zktest"
 )
 

@@ -30,12 +30,12 @@ it.
 
 All have the label ` + "`group`" + `. The label is empty for a session with ` + "`session.Options.Registerer`" + `, as in a program that has a
 lock and no group. The metrics of a group show those of its session too. The Registerer of a consumer's ` + "`Options`" + ` takes all
-of them; those of ` + "`allocator`, `ownership`, `party`, `sharedset` and `session`" + ` take the ones of their package, ` + "`allocator`" + `'s
+of them; those of ` + "`allocator`, `ownership`, `party` and `session`" + ` take the ones of their package, ` + "`allocator`" + `'s
 also those of the members, the set and the session.
 
 - They are there from ` + "`New` to `Close`" + ` of a consumer group, and while ` + "`Run`" + ` runs with the other packages. A consumer's
   counters go on from one ` + "`Consume`" + ` to the next. When the member has ended its series go, and another can take the
-  Registerer. A ` + "`sharedset.Set` or a `party.Party`" + ` without an allocator has its metrics from ` + "`New`" + ` on, and shares them with
+  Registerer. A ` + "`party.Party`" + ` without an allocator has its metrics from ` + "`New`" + ` on, and shares them with
   others that have the same Registerer.
 - They stay, at 0, when trust in the session ends.
 - A topic is gone when patterns had found it, Kafka does not have it any more, and somebody has removed it from the group's
@@ -53,7 +53,7 @@ var metricsPackages = []struct{ dir, name, about string }{
 	{"allocator", "allocator", "the mapping of partitions to members"},
 	{"internal/promreg", "allocator and ownership", "stages of rebalances, in both packages"},
 	{"party", "party", "the members of the group"},
-	{"sharedset", "sharedset", "the set of the group's partitions"},
+	{"internal/sharedset", "sharedset", "the set of the group's partitions"},
 	{"session", "session", "the ZooKeeper session"},
 }
 

@@ -188,7 +188,7 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 // RemoveTopic returns [ErrTopicInUse], with the name of the member, while there is a member that asks for the topic by its name,
 // that asks for all topics, or whose topics are not known, as with members of Python kiel: then use RemovePartitions of
 // allocator. It returns [ErrTopicNotInSet] if there is nothing to remove, and kiel.ErrInvalidName for a text that can't be a
-// topic's name. Other errors are sharedset's (a set that can't be read is left as it is), the session's, and the cause of ctx's
+// topic's name. Other errors are allocator.ErrSetUnreadable (a set that can't be read is left as it is), the session's, and the cause of ctx's
 // end. With session.ErrUncertain the topic may have been removed.
 //
 // A member that asks for the topic and joins meanwhile adds it again, within a minute. A member that has asked Kafka before the

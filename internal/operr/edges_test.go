@@ -11,6 +11,7 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/operr/operrtest"
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/recipe/counter"
@@ -21,7 +22,6 @@ import (
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 )
 
 // only returns the error of a call.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/test/servers"
 	waiting "github.com/kielgo/kiel/test/wait"
 )

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/test/servers"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 )
 
 // badNames returns names that nothing of a kind may have. "" is one as well, but for what has a default.

@@ -94,7 +94,7 @@ var (
 
 	// fuzzed are fuzz tests of what servers and other members send, and of what must hold for any group.
 	fuzzed = []string{
-		"./session.FuzzConnectReply", "./session.FuzzFrames", "./sharedset.FuzzDecode", "./internal/zones.FuzzDecode",
+		"./session.FuzzConnectReply", "./session.FuzzFrames", "./internal/sharedset.FuzzDecode", "./internal/zones.FuzzDecode",
 		"./allocator.FuzzRecord", "./consumer/internal/offsets.FuzzTextOf", "./allocfn.FuzzTopicBalanced",
 		"./consumer/internal/fetch.FuzzAnswer", "./consumer/internal/fetch.FuzzRecords",
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 )
 
 // On a context that never ends a Set runs until its session ends.

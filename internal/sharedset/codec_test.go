@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/internal/sharedset"
 )
 
 // vectors returns what Python's json.dumps made of lists of strings.

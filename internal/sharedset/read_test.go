@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 )
 
 // Read returns the items as they are, and why they can't be read.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/recipetest"
-	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/internal/sharedset"
 )
 
 // Garbage of another kind each second for a minute is some lines in the log, and one more when it is repaired.

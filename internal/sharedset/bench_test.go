@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/zktest"
 )
 

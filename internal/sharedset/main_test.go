@@ -10,8 +10,8 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 )
 
 func TestMain(m *testing.M) {

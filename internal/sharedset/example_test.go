@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/zktest"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/sharedset"
 	"github.com/kielgo/kiel/zktest"
 )
 

@@ -3,7 +3,7 @@ package sharedset_test
 import (
 	"testing"
 
-	"github.com/kielgo/kiel/sharedset"
+	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/zktest"
 )
 
