@@ -243,12 +243,12 @@ func TestTooLarge(t *testing.T) {
 			t.Error("it was sent")
 		}
 
-		// Batches made by OpSize fit, and are not much too small.
+		// A batch fits whose paths and data, with 300 bytes an operation, are no larger than a packet.
 		var ops []session.Op
 		size := 0
 		for i := 0; ; i++ {
 			op := session.CreateOp(fmt.Sprintf("/owner-%06d", i), make([]byte, 500), session.Persistent)
-			if size += session.OpSize(op); size > inc.MaxPacket() {
+			if size += len("/owner-000000") + 500 + 300; size > inc.MaxPacket() {
 				break
 			}
 			ops = append(ops, op)
@@ -277,7 +277,7 @@ func TestEphemeralBudget(t *testing.T) {
 		inc := m.incarnation()
 		use := func(want int) {
 			t.Helper()
-			if used, budget := inc.EphemeralBytes(); used != want || budget != 100 {
+			if used, budget := session.EphemeralBytes(inc); used != want || budget != 100 {
 				t.Errorf("%d of %d bytes in use, want %d of 100", used, budget, want)
 			}
 		}

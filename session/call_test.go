@@ -73,7 +73,7 @@ func TestCallerGivesUp(t *testing.T) {
 		_, err := inc.Create(ctx, "/a", nil, session.Ephemeral)
 		wantErr(t, "Create", err, session.ErrUncertain)
 		wantErr(t, "Create", err, context.DeadlineExceeded)
-		if used, _ := inc.EphemeralBytes(); used != len("/a")+4 {
+		if used, _ := session.EphemeralBytes(inc); used != len("/a")+4 {
 			t.Errorf("what may exist takes %d bytes of the budget", used)
 		}
 		m.link.Delay(0)
@@ -84,7 +84,7 @@ func TestCallerGivesUp(t *testing.T) {
 		if err := inc.Delete(t.Context(), "/a", -1); err != nil {
 			t.Fatal(err)
 		}
-		if used, _ := inc.EphemeralBytes(); used != 0 {
+		if used, _ := session.EphemeralBytes(inc); used != 0 {
 			t.Errorf("%d bytes in use", used)
 		}
 

@@ -17,6 +17,11 @@ func SetClock(s *Session, now func() (mono, wall time.Duration)) {
 // Raw returns the go-zookeeper client under an incarnation.
 func Raw(i *Incarnation) *zk.Conn { return i.c.zk }
 
+// EphemeralBytes returns how many bytes the paths of the session's ephemeral znodes take, and how many they may take.
+func EphemeralBytes(i *Incarnation) (used, budget int) {
+	return i.c.ephemerals.bytes(), i.c.ephemerals.budget
+}
+
 // Waits returns how many watches somebody waits on.
 func Waits(i *Incarnation) int { return i.c.watches.size() }
 

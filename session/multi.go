@@ -50,15 +50,10 @@ type OpResult struct {
 const (
 	requestHeaderSize = 8
 	multiHeaderSize   = 9
-	opAllowance       = 256
 )
 
 // multi is the name of a Multi in errors.
 const multi = "multi"
-
-// OpSize returns how many bytes op adds to a packet at most, if the chroot and the ACL together take no more than 256 bytes. Keep
-// the sum for one Multi below Incarnation.MaxPacket.
-func OpSize(op Op) int { return op.size(nil, 0) + multiHeaderSize + opAllowance }
 
 // size returns how many bytes o takes without its header, with a chroot of that length.
 func (o Op) size(acl []ACL, chroot int) int {

@@ -274,12 +274,6 @@ func (i *Incarnation) ensure(ctx context.Context, path string) error {
 	return nil
 }
 
-// EphemeralBytes returns how many bytes the paths of this session's ephemeral znodes take, including znodes that may exist, and
-// how many they may take.
-func (i *Incarnation) EphemeralBytes() (used, budget int) {
-	return i.c.ephemerals.bytes(), i.c.ephemerals.budget
-}
-
 // EphemeralBudget returns how many bytes the paths of one ZooKeeper session's ephemeral znodes may take: Options.EphemeralBudget.
 func (s *Session) EphemeralBudget() int { return s.opts.EphemeralBudget }
 
