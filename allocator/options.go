@@ -21,6 +21,9 @@ import (
 
 // Options configure a [PartitionAllocator]. The zero value works: the member adds no partitions to the set, and runs
 // [allocfn.RoundRobin].
+//
+// Func, AlsoFuncs, Weight, Zone, Topics, Cluster and Static are published in this member's record, because all members have to compute
+// one mapping from the same data. The other options concern this process alone, but for Seed, which goes into the set.
 type Options struct {
 	// Seed holds the partitions, as topic and ids, that Run adds to the set when the member joins, and whenever the set has lost
 	// them: its znode is missing or was created anew, or the servers were restored from a backup. Run does not add again what
@@ -62,13 +65,16 @@ type Options struct {
 	// servers, such as session.ErrNoAuth, does not end Run, not even before the member has joined again.
 	Rejoin bool
 
-	// Weight, Zone and Topics are part of this member's record, for allocation functions that use them. Weight 0 is 1, and
-	// [MaxWeight] is the most; an empty Zone is unknown. Topics are those that this member asks for; an empty list asks for all.
-	// An entry may be a pattern, which asks for topics of the set: the package's page has the rules. Whatever the function,
-	// partitions of topics that no member asks for are in no mapping ([ErrUnwantedTopic]). Topics have no effect while the group
-	// has a member without a record, such as one in Python.
+	// Weight is this member's share compared with others', for allocation functions that go by weights. 0 is 1, and [MaxWeight] is
+	// the most.
 	Weight int
-	Zone   string
+
+	// Zone is where this member runs, for allocation functions that go by zones. "" is unknown.
+	Zone string
+
+	// Topics are those that this member asks for; an empty list asks for all. An entry may be a pattern, which asks for topics of
+	// the set: the package's page has the rules. Whatever the function, partitions of topics that no member asks for are in no
+	// mapping ([ErrUnwantedTopic]). Topics have no effect while the group has a member without a record, such as one in Python.
 	Topics []string
 
 	// Cluster is the id of what holds the partitions' data, as of a Kafka cluster: 1 to [MaxCluster] visible ASCII characters. It

@@ -53,7 +53,9 @@ func (f StartAt) String() string {
 	}
 }
 
-// Options of a [Group]. The zero value works.
+// Options of a [Group]. The zero value works. They say what sarama's configuration has no word for, because Kafka's own groups have no
+// ZooKeeper, no claims and no functions that all members run; the rest is in Config. What both have, such as Zone and RackID, counts from
+// here if it is set.
 type Options struct {
 	// Name is the member's name in the group: letters, digits and "._:-", at most 249 of them, unique in the group. "" is
 	// host:pid-xxxxxxxx, with a random end. While another process has the name, Consume waits, and the log and Errors say so. The
@@ -84,13 +86,16 @@ type Options struct {
 	// timestamp is StartTime or later, or at the end if there is none. Timestamps are in milliseconds, and producers may set them.
 	StartTime time.Time
 
-	// Func is the allocation function of this member, AlsoFuncs are others that it can run, after Func in order of preference,
-	// for changing the function of a running group. The zero Func is [allocfn.Balanced], and then [allocfn.RoundRobin], which
+	// Func is the allocation function of this member. The zero Func is [allocfn.Balanced], and then [allocfn.RoundRobin], which
 	// members of Python kiel run, is put behind AlsoFuncs. With a function that does not look at topics, such as
 	// [allocfn.CoPartitioned], all members need the same topics ([ErrTopicMismatch]). [FromStrategy] makes one of a strategy that
 	// was written for sarama; without Func a strategy of Config that is not sarama's own is an error of New.
-	Func      allocfn.Func
+	Func allocfn.Func
+
+	// AlsoFuncs are other functions that this member can run, after Func in order of preference, for changing the function of a
+	// running group.
 	AlsoFuncs []allocfn.Func
+
 	// PythonFunc is the ID of the function that members of Python kiel run; "" is "roundrobin/1".
 	PythonFunc string
 
