@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestErrorsAreNotCut looks for errors whose texts begin with a package's name, which package operr adds at the exported edge, and
-// for code that cuts or parses the text of an error.
+// TestErrorsAreNotCut looks for errors whose texts begin with a package's name, which package operr adds at the exported edge,
+// and for code that cuts or parses the text of an error.
 func TestErrorsAreNotCut(t *testing.T) {
 	files, _ := sources(t)
 	named := regexp.MustCompile(`(?:errors\.New|fmt\.Errorf)\("(kiel|allocator|allocfn|barrier|consumer|counter|election|lease|lock|ownership|partitioner|party|` +

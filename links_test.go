@@ -17,7 +17,8 @@ var (
 	docsPage = regexp.MustCompile(`docs/[a-z0-9-]+\.md`)
 )
 
-// Each link of a page to a file or a heading of this repository leads there, and each page that a comment of Go code names is there.
+// Each link of a page to a file or a heading of this repository leads there, and each page that a comment of Go code names is
+// there.
 func TestLinks(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

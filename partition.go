@@ -26,8 +26,7 @@ type Partition struct {
 	ID    int32
 }
 
-// String returns the partition as "topic:id", the form that it has in
-// the group's set and names its znodes.
+// String returns the partition as "topic:id", the form that it has in the group's set and names its znodes.
 func (p Partition) String() string {
 	return p.Topic + ":" + strconv.Itoa(int(p.ID))
 }

@@ -283,8 +283,8 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 // Names and ids are checked before anything is sent, and all faults are joined. Adding what is in the set is no error. What was
 // added belongs to the seed from then on: while this member runs it is added again when the set is deleted or restored from a
 // backup without it. A member makes one change to the set at a time: a call waits for earlier calls, and for the seed that is
-// being added. Errors are [ErrSetUnreadable], [ErrSetTooLarge] and the session's; a recipe.BlockedError says that the set's lock could
-// not be acquired.
+// being added. Errors are [ErrSetUnreadable], [ErrSetTooLarge] and the session's; a recipe.BlockedError says that the set's lock
+// could not be acquired.
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err != nil {

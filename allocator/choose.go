@@ -33,7 +33,8 @@ func (m *member) cluster() cluster {
 	return m.record.Cluster
 }
 
-// patterns returns the record's list of topics if it has patterns, and nil otherwise. Then Topics are those that the patterns find.
+// patterns returns the record's list of topics if it has patterns, and nil otherwise. Then Topics are those that the patterns
+// find.
 func (m *member) patterns() *topiclist.List {
 	if m.record == nil || !m.record.asks.HasPatterns() {
 		return nil

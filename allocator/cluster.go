@@ -89,8 +89,8 @@ func admitTo(self, names string) func(*party.View) error {
 	}
 }
 
-// severalClusters returns party's Options.Singly: it reports whether members name several clusters. Then it matters which of them is
-// the oldest, and only the metadata of their znodes say that.
+// severalClusters returns party's Options.Singly: it reports whether members name several clusters. Then it matters which of them
+// is the oldest, and only the metadata of their znodes say that.
 func severalClusters() func([]party.Member) bool {
 	read := newClusters()
 	return func(members []party.Member) bool {

@@ -104,8 +104,8 @@ func TestOtherClusterDoesNotJoin(t *testing.T) {
 	})
 }
 
-// TestYoungerOfTwoClustersLeaves has two members of two clusters join at once: each reads before the other's znode is there, and then
-// when both are.
+// TestYoungerOfTwoClustersLeaves has two members of two clusters join at once: each reads before the other's znode is there, and
+// then when both are.
 func TestYoungerOfTwoClustersLeaves(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start("c", of("")).ready() // so that the directory exists

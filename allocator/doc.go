@@ -68,8 +68,8 @@
 //
 // # Guarantees
 //
-//   - Members that have read the same members, set and zones, and are given the same PythonFunc, hold the same mapping. If there is
-//     no function that all can run in the same version, that is [ErrFuncMismatch].
+//   - Members that have read the same members, set and zones, and are given the same PythonFunc, hold the same mapping. If there
+//     is no function that all can run in the same version, that is [ErrFuncMismatch].
 //   - A snapshot rests on members, set and zones read under one and the same incarnation of the session, never on a mixture. Each
 //     new incarnation has a new snapshot, even if nothing else changed; when one ends there is a snapshot that is not
 //     joined, which stays until members, set and zones were read again.
@@ -79,15 +79,15 @@
 //   - A member that names a cluster ([Options].Cluster) is never in a mapping of its own while an older member names another: Run
 //     ends with [ErrOtherCluster].
 //   - A set item that is not name:number is reported and allocated to nobody.
-//   - A partition whose topic no member asks for is assigned to nobody and stays in the set. Snapshot.Unwanted names such topics, and
-//     each is reported once to OnError ([ErrUnwantedTopic]).
+//   - A partition whose topic no member asks for is assigned to nobody and stays in the set. Snapshot.Unwanted names such topics,
+//     and each is reported once to OnError ([ErrUnwantedTopic]).
 //   - While a member has no record, members in Go and in Python come to the same mapping.
 //   - The seed is added when the member joins for the first time, whenever the set's znode is missing or was made anew, and when
 //     the servers were restored from a backup that lacks part of it. A set that can't be read is not written.
-//   - A partition that somebody removes from the set is not added again by the allocators that run then, even if they had no session
-//     at the time. A consumer that asks for its topic adds it again.
-//   - A snapshot says why its mapping differs from the one before ([Snapshot].Reason), and for each partition from which member it
-//     came to its owner, when and why ([Snapshot.Move]), as far as this member saw.
+//   - A partition that somebody removes from the set is not added again by the allocators that run then, even if they had no
+//     session at the time. A consumer that asks for its topic adds it again.
+//   - A snapshot says why its mapping differs from the one before ([Snapshot].Reason), and for each partition from which member
+//     it came to its owner, when and why ([Snapshot.Move]), as far as this member saw.
 //   - Snapshots have growing versions. The last one, when Run has ended for whatever reason, is not joined. With [ErrNameTaken]
 //     it is published before Run returns.
 //   - OnRebalance is called for each mapping that was applied and each change of the member's own share, OnError for each error;
@@ -107,29 +107,29 @@
 //
 // # Functions, clusters, topics
 //
-// The group runs the first function, in the list of its first member by name, that all members can run in the same version. It runs on
-// a goroutine of its own.
+// The group runs the first function, in the list of its first member by name, that all members can run in the same version. It
+// runs on a goroutine of its own.
 //
-// A member reads the clusters in the records before each join, and again when it has joined. Older means that its znode was created
-// first. Others may see the younger of two that join at once for a moment. Members that name no cluster count for nothing, nor do
-// znodes that no session owns, and records that somebody has changed in place.
+// A member reads the clusters in the records before each join, and again when it has joined. Older means that its znode was
+// created first. Others may see the younger of two that join at once for a moment. Members that name no cluster count for
+// nothing, nor do znodes that no session owns, and records that somebody has changed in place.
 //
-// The other partitions are divided as if the set did not hold those of topics that no member asks for. A member whose record names no
-// topics asks for all. While a member has no record, topics do not matter: no function sees them, and the whole set is divided. Then a
-// member may get a partition of a topic that it does not ask for. The same happens with a function that does not look at topics. The
-// member should not claim such a partition, which then has no owner; package consumer refuses it by Accept of package ownership. An
-// empty set is not a missing one.
+// The other partitions are divided as if the set did not hold those of topics that no member asks for. A member whose record
+// names no topics asks for all. While a member has no record, topics do not matter: no function sees them, and the whole set is
+// divided. Then a member may get a partition of a topic that it does not ask for. The same happens with a function that does not
+// look at topics. The member should not claim such a partition, which then has no owner; package consumer refuses it by Accept of
+// package ownership. An empty set is not a missing one.
 //
 // # Reasons, log and status
 //
 // Package status has the codes of reasons. If there are several, a partition has the one that is about it. A reader that skips
-// snapshots misses only moves that another move followed. Rebalances that wait behind a slow call of OnRebalance are merged into one;
-// its Added and Removed are the difference to the snapshot that was delivered last.
+// snapshots misses only moves that another move followed. Rebalances that wait behind a slow call of OnRebalance are merged into
+// one; its Added and Removed are the difference to the snapshot that was delivered last.
 //
-// The log has one line at INFO for each mapping that was applied, "rebalanced"; docs/operating.md has this and the other lines, and how
-// errors of one kind are logged. [PartitionAllocator.Status] describes the group as this member sees it, in the model of package
-// status, and [Inspect] does so for a program that is no member. Both bound the names that others have written. An allocator knows
-// nothing of claims: see package ownership.
+// The log has one line at INFO for each mapping that was applied, "rebalanced"; docs/operating.md has this and the other lines,
+// and how errors of one kind are logged. [PartitionAllocator.Status] describes the group as this member sees it, in the model of
+// package status, and [Inspect] does so for a program that is no member. Both bound the names that others have written. An
+// allocator knows nothing of claims: see package ownership.
 //
 // # Concurrency
 //

@@ -44,12 +44,12 @@ var (
 	// the set by itself; [PartitionAllocator.RemoveTopic] removes a topic that is not needed any more.
 	ErrUnwantedTopic = errors.New("no member asks for topics in the set")
 
-	// ErrSetUnreadable says that the znode of the group's set holds something other than a JSON array of strings. No member writes over
-	// such data: somebody must repair or empty the znode. Meanwhile the last good set stays in force.
+	// ErrSetUnreadable says that the znode of the group's set holds something other than a JSON array of strings. No member
+	// writes over such data: somebody must repair or empty the znode. Meanwhile the last good set stays in force.
 	ErrSetUnreadable = sharedset.ErrUnreadable
 
-	// ErrSetTooLarge says that a change was not made because the set would not fit a packet. The text has the numbers of items and
-	// bytes, and the limit.
+	// ErrSetTooLarge says that a change was not made because the set would not fit a packet. The text has the numbers of items
+	// and bytes, and the limit.
 	ErrSetTooLarge = sharedset.ErrTooLarge
 
 	// ErrZonesUnreadable says that the data of the zones' znode can't be parsed, or that a newer program wrote them. Until

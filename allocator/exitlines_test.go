@@ -10,7 +10,8 @@ import (
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
-// A member that leaves does not log troubles as recovered which it does not see any more, and a group without members was not rebalanced.
+// A member that leaves does not log troubles as recovered which it does not see any more, and a group without members was not
+// rebalanced.
 func TestNothingRecoversByAnExit(t *testing.T) {
 	for name, c := range map[string]struct {
 		name, kind string

@@ -39,8 +39,8 @@ func mixText(sum uint64, text string) uint64 {
 	return mix(mix(sum, h), uint64(len(text)))
 }
 
-// hashes has the hashes of a mapping and of its inputs. Members that have read the same have the same hash of the inputs; then the
-// function must give the same mapping to all.
+// hashes has the hashes of a mapping and of its inputs. Members that have read the same have the same hash of the inputs; then
+// the function must give the same mapping to all.
 type hashes struct {
 	mapping hash // the partitions, and the names of their owners
 	inputs  hash // all that the function is given, and its ID

@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// info is the data of a member's znode in the directory of records: what differs from member to member, for [Inspect]. Members don't
-// read it.
+// info is the data of a member's znode in the directory of records: what differs from member to member, for [Inspect]. Members
+// don't read it.
 type info struct {
 	Host string `json:"host,omitempty"` // the name of the host on which the member runs
 	PID  int    `json:"pid,omitempty"`
@@ -30,8 +30,8 @@ func newInfo(addr string) []byte {
 	return data
 }
 
-// readInfos adds to the described members what they say of themselves. Without a directory of records, or the right to read it, it
-// adds nothing.
+// readInfos adds to the described members what they say of themselves. Without a directory of records, or the right to read it,
+// it adds nothing.
 func readInfos(ctx context.Context, inc *session.Incarnation, path string, members []party.Member, described []status.Member) error {
 	entries, err := party.ReadEntries(ctx, inc, path, members)
 	if err != nil && !errors.Is(err, session.ErrNoNode) && !aboutZnode(ctx, err) {

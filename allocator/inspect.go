@@ -96,8 +96,8 @@ func inspectIn(ctx context.Context, inc *session.Incarnation, group string) (*st
 	return g, nil
 }
 
-// planOf returns the mapping that members compute from these inputs. It has no partitions if they run a function that is not of package
-// allocfn, or have none in common.
+// planOf returns the mapping that members compute from these inputs. It has no partitions if they run a function that is not of
+// package allocfn, or have none in common.
 func planOf(in *inputs, zoned map[kiel.Partition]string) *mapping {
 	if len(in.read) > 0 {
 		input := in.allocation(zoned)

@@ -214,8 +214,8 @@ func TestInspectALargeGroup(t *testing.T) {
 	})
 }
 
-// A tree that was copied has persistent znodes of members and of their entries. Members know such a member by its entry and do not read its
-// znode; Inspect reads it, and names it.
+// A tree that was copied has persistent znodes of members and of their entries. Members know such a member by its entry and do
+// not read its znode; Inspect reads it, and names it.
 func TestCopiedMemberIsInspected(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})

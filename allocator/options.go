@@ -22,8 +22,8 @@ import (
 // Options configure a [PartitionAllocator]. The zero value works: the member adds no partitions to the set, and runs
 // [allocfn.RoundRobin].
 //
-// Func, AlsoFuncs, Weight, Zone, Topics, Cluster and Static are published in this member's record, because all members have to compute
-// one mapping from the same data. The other options concern this process alone, but for Seed, which goes into the set.
+// Func, AlsoFuncs, Weight, Zone, Topics, Cluster and Static are published in this member's record, because all members have to
+// compute one mapping from the same data. The other options concern this process alone, but for Seed, which goes into the set.
 type Options struct {
 	// Seed holds the partitions, as topic and ids, that Run adds to the set when the member joins, and whenever the set has lost
 	// them: its znode is missing or was created anew, or the servers were restored from a backup. Run does not add again what
@@ -56,17 +56,17 @@ type Options struct {
 	// begins to stop; a call that begins after that has a ctx which ends with Run. For Stop OnError uses ctx.
 	OnError func(ctx context.Context, err error)
 
-	// Static makes this member static: a process that takes its name over while the former one's ZooKeeper session still lives, after
-	// a stop with Keep or after a crash, changes nothing for the other members if its record is the same. The session must be this
-	// member's alone. All that is said of [party.Static] holds.
+	// Static makes this member static: a process that takes its name over while the former one's ZooKeeper session still lives,
+	// after a stop with Keep or after a crash, changes nothing for the other members if its record is the same. The session must
+	// be this member's alone. All that is said of [party.Static] holds.
 	Static bool
 
-	// Rejoin says that this member was in the group before, in this process, as an allocator that has ended. Then a refusal by the
-	// servers, such as session.ErrNoAuth, does not end Run, not even before the member has joined again.
+	// Rejoin says that this member was in the group before, in this process, as an allocator that has ended. Then a refusal by
+	// the servers, such as session.ErrNoAuth, does not end Run, not even before the member has joined again.
 	Rejoin bool
 
-	// Weight is this member's share compared with others', for allocation functions that go by weights. 0 is 1, and [MaxWeight] is
-	// the most.
+	// Weight is this member's share compared with others', for allocation functions that go by weights. 0 is 1, and [MaxWeight]
+	// is the most.
 	Weight int
 
 	// Zone is where this member runs, for allocation functions that go by zones. "" is unknown.
@@ -83,8 +83,9 @@ type Options struct {
 	// [ErrOtherCluster].
 	Cluster string
 
-	// StatusAddr is where this member answers /status, for tools that look at the whole group: "http://host:port" or "https://host:port",
-	// of status.MaxAddr bytes at most. It stands beside this member's znode, and members don't read it. "" is nowhere.
+	// StatusAddr is where this member answers /status, for tools that look at the whole group: "http://host:port" or
+	// "https://host:port", of status.MaxAddr bytes at most. It stands beside this member's znode, and members don't read it. ""
+	// is nowhere.
 	StatusAddr string
 
 	// QuietPeriod and MaxDelay bound how changes are coalesced. The first change after QuietPeriod without any is acted on at

@@ -118,8 +118,8 @@ const (
 	kindZones      = "zones"          // the zones can't be read
 )
 
-// reportMembers is report for what a member alone can know to have recovered: who is not in the group, or leaves it, computes a mapping of
-// others, and meets nobody of its name.
+// reportMembers is report for what a member alone can know to have recovered: who is not in the group, or leaves it, computes a
+// mapping of others, and meets nobody of its name.
 func (l *loop) reportMembers(kind string, err error, joined bool) {
 	if err != nil || joined {
 		l.report(kind, err)

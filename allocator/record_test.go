@@ -92,8 +92,8 @@ func TestParseRecord(t *testing.T) {
 	}
 }
 
-// TestClusterInARecord is red if a text in place of a cluster makes a record bad that is good for members of versions which do not
-// have the field: then members would compute different mappings.
+// TestClusterInARecord is red if a text in place of a cluster makes a record bad that is good for members of versions which do
+// not have the field: then members would compute different mappings.
 func TestClusterInARecord(t *testing.T) {
 	type oldRecord struct { // as versions without the field have it
 		V         int      `json:"v"`

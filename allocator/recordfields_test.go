@@ -38,8 +38,8 @@ func fullRecord(t *testing.T) record {
 	return newRecord(o)
 }
 
-// TestEachFieldOfTheRecord walks the record's fields: each is set from the options, written, read, compared, and shown. A new field fails
-// until recordFields, and all that it stands for, have it.
+// TestEachFieldOfTheRecord walks the record's fields: each is set from the options, written, read, compared, and shown. A new
+// field fails until recordFields, and all that it stands for, have it.
 func TestEachFieldOfTheRecord(t *testing.T) {
 	full := fullRecord(t)
 	was := memberOf(t, full)

@@ -180,8 +180,9 @@ func (l *loop) seedWhenNeeded(ctx context.Context) {
 	})
 }
 
-// addSeed adds the items that are in wanted, still in the seed and not in there, which is what the set had. It leaves out items of there,
-// and items added by AddPartitions since: somebody may have removed them on purpose while addSeed waited for its turn and the lock.
+// addSeed adds the items that are in wanted, still in the seed and not in there, which is what the set had. It leaves out items
+// of there, and items added by AddPartitions since: somebody may have removed them on purpose while addSeed waited for its turn
+// and the lock.
 func (l *loop) addSeed(ctx context.Context, wanted, there []string) (added int, err error) {
 	err = l.seeder.inTurn(ctx, "", "", func() error {
 		lacking := missing(wanted, missing(wanted, l.seeder.all()))

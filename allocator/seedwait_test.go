@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Members that start together all wait for the set's lock to add the same seed. When one of them has added it, the others leave the
-// lock's queue.
+// Members that start together all wait for the set's lock to add the same seed. When one of them has added it, the others leave
+// the lock's queue.
 func TestSeedThatCameMeanwhileIsNotWaitedFor(t *testing.T) {
 	inWorld(t, func(w *world) {
 		zk, err := session.Start(w.Context(), []string{zktest.VirtualAddress}, session.Options{Dial: w.net.Client("other").Dial})

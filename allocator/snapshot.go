@@ -21,8 +21,8 @@ type Snapshot struct {
 	// Version grows by one with each snapshot of this allocator, from 1.
 	Version uint64
 	// Reason is why the mapping differs from the one before, with names of members, topics or functions. Snapshots with the same
-	// mapping have the same Reason: a snapshot that differs only in Joined, Incarnation or Err has the one of the snapshot before.
-	// It is zero before the first mapping. [Snapshot.Move] has the reasons of single partitions.
+	// mapping have the same Reason: a snapshot that differs only in Joined, Incarnation or Err has the one of the snapshot
+	// before. It is zero before the first mapping. [Snapshot.Move] has the reasons of single partitions.
 	Reason status.Reason
 	// At is when the snapshot was made.
 	At time.Time
@@ -134,8 +134,8 @@ func (s *Snapshot) Share(member string) map[string][]int32 {
 	return s.mapping.topics(i)
 }
 
-// Planned returns the member to which the mapping gives p, and false if p is not in Partitions: the set lacks p, or no member asks
-// for its topic. The mapping may give p to a member that does not ask for the topic, if another member has no record or the
+// Planned returns the member to which the mapping gives p, and false if p is not in Partitions: the set lacks p, or no member
+// asks for its topic. The mapping may give p to a member that does not ask for the topic, if another member has no record or the
 // function does not look at topics.
 func (s *Snapshot) Planned(p kiel.Partition) (string, bool) {
 	i, ok := s.mapping.view().MemberOf(p)

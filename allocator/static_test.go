@@ -24,8 +24,8 @@ func (n *node) stopOrderly() {
 	}
 }
 
-// A static member that is started again changes nothing for the others: they publish no snapshot, and are told nothing. With another
-// record it does, and for the reason that the record gives.
+// A static member that is started again changes nothing for the others: they publish no snapshot, and are told nothing. With
+// another record it does, and for the reason that the record gives.
 func TestStaticRestartIsNoChange(t *testing.T) {
 	inWorld(t, func(w *world) {
 		opts := func(weight int) allocator.Options {

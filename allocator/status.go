@@ -38,9 +38,9 @@ func (a *PartitionAllocator) Alive(ctx context.Context) error {
 }
 
 // NotReady returns what this member waits for. It returns "" if the member takes part: it has joined, its session is trusted, and
-// [PartitionAllocator.Ready] has returned nil or would. A member that has a mapping goes on with it when no newer one can be computed, as
-// when a newcomer can't run the group's function: that is no reason to wait, it is in the snapshot's Err and among the disagreements of
-// Status. It does not block.
+// [PartitionAllocator.Ready] has returned nil or would. A member that has a mapping goes on with it when no newer one can be
+// computed, as when a newcomer can't run the group's function: that is no reason to wait, it is in the snapshot's Err and among
+// the disagreements of Status. It does not block.
 func (a *PartitionAllocator) NotReady() string {
 	s := a.Snapshot()
 	switch {
@@ -86,9 +86,10 @@ func (a *PartitionAllocator) lacking(s *Snapshot) string {
 	}
 }
 
-// MayBeMember reports whether the ZooKeeper session of this id owns a member's znode, by the members as read last. It also returns
-// true if that can't be excluded: before the first read, while the members can't be read, and while neither the metadata of a member's
-// znode can be read nor the member says of which session it is. It takes one pass over the members, and does not block.
+// MayBeMember reports whether the ZooKeeper session of this id owns a member's znode, by the members as read last. It also
+// returns true if that can't be excluded: before the first read, while the members can't be read, and while neither the metadata
+// of a member's znode can be read nor the member says of which session it is. It takes one pass over the members, and does not
+// block.
 func (a *PartitionAllocator) MayBeMember(session int64) bool {
 	v := a.party.View()
 	return v == nil || v.Err != nil || slices.ContainsFunc(v.Members, func(m party.Member) bool {

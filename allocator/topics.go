@@ -51,8 +51,8 @@ func partitionsOf(items []string) map[kiel.Partition]bool {
 // RemoveTopic returns [ErrTopicInUse], with the name of the member, while a member's record names the topic or asks for all
 // topics, or a member has no readable record, as members of Python kiel. What such a member asks for is not known; if you know
 // that it does not need the topic, use [PartitionAllocator.RemovePartitions]. RemoveTopic returns [ErrTopicNotInSet] if the set
-// has no partition of the topic, and kiel.ErrInvalidName if the name is not allowed. Other errors are [ErrSetUnreadable], [ErrSetTooLarge] and those of
-// the session; with session.ErrUncertain the topic may have been removed.
+// has no partition of the topic, and kiel.ErrInvalidName if the name is not allowed. Other errors are [ErrSetUnreadable],
+// [ErrSetTooLarge] and those of the session; with session.ErrUncertain the topic may have been removed.
 //
 // Members that ask for the topic by pattern alone do not keep it from being removed. A consumer among them that finds the topic
 // in Kafka adds it again at its next metadata refresh. So does a consumer that asks for the topic and joins meanwhile. What other

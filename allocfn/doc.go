@@ -133,8 +133,8 @@
 //     another has none.
 //   - Balance by Rendezvous, level totals by CoPartitioned, and topics spread evenly by Ordinal, which also fails while a member
 //     that is not the last is away.
-//   - Weights and zones: only Balanced and TopicBalanced look at them.
-//     The totals of TopicBalanced are nearly always those of Balanced, see there.
+//   - Weights and zones: only Balanced and TopicBalanced look at them. The totals of TopicBalanced are nearly always those of
+//     Balanced, see there.
 //   - Level totals where members ask for different topics, beyond what each group of topics can level by itself.
 //   - Speed where members ask for different topics: Balanced and TopicBalanced then take about 0.5 µs more for each asker of each
 //     group of topics. Two lists make three groups at most, but a dozen members with lists of their own can make as many groups

@@ -13,10 +13,10 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 )
 
-// frozenFile lists each golden vector: the ids of its functions, its file, its number there, and its hash. Members of two versions of
-// this library go by the same id, so what a function of an id gives must never change. Lines are only added: -write-vectors
-// appends those of new vectors, and changes none. A function that is to give something else needs a new version, and vectors in a
-// new file; those of the old version stay.
+// frozenFile lists each golden vector: the ids of its functions, its file, its number there, and its hash. Members of two
+// versions of this library go by the same id, so what a function of an id gives must never change. Lines are only added:
+// -write-vectors appends those of new vectors, and changes none. A function that is to give something else needs a new version,
+// and vectors in a new file; those of the old version stay.
 const frozenFile = "testdata/frozen.txt"
 
 // leastFrozen is how many lines frozenFile has had. It only grows.
@@ -47,7 +47,8 @@ func everyFunc() []allocfn.Func {
 	return all
 }
 
-// allVector is a case of testdata/all.json: a group with weights, zones and topics, and a sum of the owners by each function's id.
+// allVector is a case of testdata/all.json: a group with weights, zones and topics, and a sum of the owners by each function's
+// id.
 type allVector struct {
 	topicsVector
 	Sums map[string]string
@@ -96,8 +97,8 @@ func writeAllVectors(t *testing.T, path string) {
 	}
 }
 
-// TestVectorsOnlyGrow is red if a golden vector was changed or removed, if one is not listed in frozenFile, and if a function or a
-// version of one has none.
+// TestVectorsOnlyGrow is red if a golden vector was changed or removed, if one is not listed in frozenFile, and if a function or
+// a version of one has none.
 func TestVectorsOnlyGrow(t *testing.T) {
 	now, ids := listVectors(t)
 	data, err := os.ReadFile(frozenFile)

@@ -19,8 +19,8 @@ func (c slowClient) RefreshCoordinator(string) error {
 	return nil
 }
 
-// Close waits for the user's client while it looks for brokers, so that the program may close the client then, but not for long: nothing
-// ends that look.
+// Close waits for the user's client while it looks for brokers, so that the program may close the client then, but not for long:
+// nothing ends that look.
 func TestCloseWaitsForTheUsersClient(t *testing.T) {
 	for takes, want := range map[time.Duration]time.Duration{
 		closingGrace / 2: closingGrace / 2,

@@ -189,8 +189,8 @@ func (c *claimChannel) countTo(number int64) {
 	c.received = counts{now.messages, max(now.bytes, c.received.bytes)}
 }
 
-// bytesBefore returns how many bytes are in the keys and values of the messages before the one with this number. Within a batch it takes
-// them for equally large. c.mu is held.
+// bytesBefore returns how many bytes are in the keys and values of the messages before the one with this number. Within a batch
+// it takes them for equally large. c.mu is held.
 func (c *claimChannel) bytesBefore(number int64) int {
 	next := c.end
 	for _, b := range slices.Backward(c.batches) {
@@ -202,8 +202,8 @@ func (c *claimChannel) bytesBefore(number int64) int {
 	return 0
 }
 
-// empty drops the messages in the channel, unless the handler takes them first. It may take one behind those that are dropped: a mark of
-// that does not count.
+// empty drops the messages in the channel, unless the handler takes them first. It may take one behind those that are dropped: a
+// mark of that does not count.
 func (c *claimChannel) empty() {
 	c.mu.Lock()
 	c.over = true // what is dropped has not been received
@@ -248,8 +248,8 @@ func (c *claimChannel) InitialOffset() int64 { return c.p.start }
 // InitialMetadata returns the text that is stored with the start position.
 func (c *claimChannel) InitialMetadata() string { return c.p.InitialMetadata() }
 
-// HighWaterMarkOffset returns the offset after the last message that all in-sync replicas have, according to the newest answer of a
-// broker. It does not block, and has a broker asked as [Partition.HighWatermark] does.
+// HighWaterMarkOffset returns the offset after the last message that all in-sync replicas have, according to the newest answer of
+// a broker. It does not block, and has a broker asked as [Partition.HighWatermark] does.
 func (c *claimChannel) HighWaterMarkOffset() int64 { return c.p.HighWatermark() }
 
 // Messages returns the channel of messages. It is closed and empty when the partition is revoked or lost.

@@ -24,8 +24,8 @@ func (c *clusterID) String() string {
 	return ""
 }
 
-// answered stores the id of an answer. An answer without one, or with a text that can't be allocator's Options.Cluster, leaves the
-// id as it is.
+// answered stores the id of an answer. An answer without one, or with a text that can't be allocator's Options.Cluster, leaves
+// the id as it is.
 func (c *clusterID) answered(id *string) {
 	if id != nil && allocator.IsCluster(*id) {
 		c.newest.Store(id)
@@ -110,8 +110,8 @@ func (e *clusterChangedError) Error() string {
 func (e *clusterChangedError) Unwrap() error { return ErrOtherCluster }
 
 // isElsewhere reports whether the cluster's id is not that in the member's record any more: the brokers' names lead to another
-// cluster now, or the cluster was made anew. The member's positions mean nothing there, so nothing is committed to it. isElsewhere
-// does not block.
+// cluster now, or the cluster was made anew. The member's positions mean nothing there, so nothing is committed to it.
+// isElsewhere does not block.
 func (m *membership) isElsewhere() bool { return m.cluster != "" && m.clusterID() != m.cluster }
 
 // checkCluster makes the member leave if isElsewhere. The next call joins with the new id, if no member has the old one.

@@ -35,8 +35,9 @@ func copyConfig(user *sarama.Config) (*sarama.Config, error) {
 	return &c, nil
 }
 
-// isEager reports whether a group of sarama with this configuration ends its sessions at each rebalance: unless all its strategies
-// support the cooperative protocol, and only that is common to all. Validate has refused strategies without a common protocol.
+// isEager reports whether a group of sarama with this configuration ends its sessions at each rebalance: unless all its
+// strategies support the cooperative protocol, and only that is common to all. Validate has refused strategies without a common
+// protocol.
 func isEager(c *sarama.Config) bool {
 	strategies := strategiesOf(c)
 	for _, s := range strategies {

@@ -144,8 +144,8 @@ func (s *consumeSession) find(topic string, partition int32) *Partition {
 	return open
 }
 
-// partitions returns what Setup was told of, in an eager session all the time. In an incremental one it returns the open partitions
-// when Setup has returned, and after the end of the session those that were open at the end.
+// partitions returns what Setup was told of, in an eager session all the time. In an incremental one it returns the open
+// partitions when Setup has returned, and after the end of the session those that were open at the end.
 func (s *consumeSession) partitions() map[string][]int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +175,8 @@ func (s *consumeSession) isEnd(err error) bool {
 	return err == nil || pause.OnlyEnd(s.caller, err) || pause.OnlyEnd(s.ctx, err)
 }
 
-// exit notes that a handler has returned by itself, so that the session ends and the call returns failure. It returns false, and does
-// nothing, if another has before, or the session is ending.
+// exit notes that a handler has returned by itself, so that the session ends and the call returns failure. It returns false, and
+// does nothing, if another has before, or the session is ending.
 func (s *consumeSession) exit(failure error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,8 @@ func (s *consumeSession) result() (setup, failed, cleanup error) {
 	return s.setup, s.failure, s.cleanup
 }
 
-// late returns an error for what was given up and has returned since; nil for none. The membership has ended: its error names the rest.
+// late returns an error for what was given up and has returned since; nil for none. The membership has ended: its error names the
+// rest.
 func (s *consumeSession) late() error {
 	var errs []error
 	for _, up := range s.stuck {

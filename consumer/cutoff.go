@@ -33,12 +33,12 @@ const (
 	maxCutOffPause = 5 * time.Minute
 )
 
-// rejoinProof is for how long brokers must have answered until the call returns that the member can't connect to them. A link that
-// comes back for a moment counts as in reach for less.
+// rejoinProof is for how long brokers must have answered until the call returns that the member can't connect to them. A link
+// that comes back for a moment counts as in reach for less.
 const rejoinProof = 2 * kafkaconn.ReachGrace
 
-// leaveCutOff makes the member leave if no broker has answered for long enough, another member is there, and the ZooKeeper session
-// is trusted. It returns after how long to call it again; 0 to call it when Kafka's reachability changes.
+// leaveCutOff makes the member leave if no broker has answered for long enough, another member is there, and the ZooKeeper
+// session is trusted. It returns after how long to call it again; 0 to call it when Kafka's reachability changes.
 func (m *membership) leaveCutOff() (again time.Duration) {
 	limit := m.group.settings.LeaveWithoutKafkaAfter
 	since, _, why := m.group.reach.Failure()
@@ -67,7 +67,8 @@ func (m *membership) leaveCutOff() (again time.Duration) {
 // isCutOff reports whether the member leaves, or has left, because it is cut off from Kafka.
 func (m *membership) isCutOff() bool { return errors.Is(context.Cause(m.ctx), errCutOff) }
 
-// abandon closes the partition's tracker without a last commit. No commit of it is sent from now on, and one in flight is aborted.
+// abandon closes the partition's tracker without a last commit. No commit of it is sent from now on, and one in flight is
+// aborted.
 func (o *opening) abandon() {
 	ctx, cancel := context.WithCancel(o.claim.Context())
 	cancel()
@@ -90,8 +91,8 @@ func (c *cutOff) left(began time.Time) {
 	c.waits = true
 }
 
-// rejoin is join, and joins again after the member has left because it was cut off: after a pause, and when a broker answers. Each
-// attempt that fails is reported. When brokers do answer, rejoin returns the error as a first join does, such as one of TLS.
+// rejoin is join, and joins again after the member has left because it was cut off: after a pause, and when a broker answers.
+// Each attempt that fails is reported. When brokers do answer, rejoin returns the error as a first join does, such as one of TLS.
 func (g *Group) rejoin(ctx context.Context, join func() (*membership, error)) (*membership, error) {
 	c := &g.cutOff
 	if !c.waits {

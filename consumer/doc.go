@@ -22,22 +22,22 @@
 // them by [Partition.Poll], and goes back to what it could not store by [Partition.Seek].
 //
 // Consume and Run add the partitions of their topics to the set that the group divides (package allocator), claim those that the
-// mapping gives to this member (package ownership), and call the handler, which is ConsumeClaim or the function, for each of them.
-// When a call ends before its context, the member stays in the group and waits for the next call.
+// mapping gives to this member (package ownership), and call the handler, which is ConsumeClaim or the function, for each of
+// them. When a call ends before its context, the member stays in the group and waits for the next call.
 //
 // # Before you use it
 //
 //   - Mark a message when its work is done, not before: what is marked is not read again.
 //   - A handler returns when its messages end or its context does. It has Options.RebalanceTimeout for that, after which the
 //     partition is lost to it.
-//   - Sessions of Consume are eager, as sarama's are by default, or incremental: docs/sessions.md says which kind is for whom. Run
-//     always works incrementally.
+//   - Sessions of Consume are eager, as sarama's are by default, or incremental: docs/sessions.md says which kind is for whom.
+//     Run always works incrementally.
 //   - A new group begins at the first message without a Config, and with one where Consumer.Offsets.Initial says, which is the
 //     end unless changed: set Options.StartAt. docs/semantics.md has the rules, under "A start by policy".
-//   - Give all members of a group the same ZooKeeper servers, chroot and Kafka cluster. Topics may differ, and may be patterns, as
-//     "^orders-.*": docs/topics.md. No topic leaves the set by itself, see [Group.RemoveTopic].
-//   - Kafka sees the group's offsets and no members, so its tools delete and reset the offsets of a group that runs. Stop all members
-//     first: docs/semantics.md, under "The group in Kafka's eyes".
+//   - Give all members of a group the same ZooKeeper servers, chroot and Kafka cluster. Topics may differ, and may be patterns,
+//     as "^orders-.*": docs/topics.md. No topic leaves the set by itself, see [Group.RemoveTopic].
+//   - Kafka sees the group's offsets and no members, so its tools delete and reset the offsets of a group that runs. Stop all
+//     members first: docs/semantics.md, under "The group in Kafka's eyes".
 //   - Errors that end a call, and what to do about each: docs/semantics.md. The others go to the log and to [Group.Errors].
 //   - docs/differences.md lists what a handler written for sarama may notice, docs/sarama-config.md what becomes of each field of
 //     Config.
@@ -45,21 +45,22 @@
 // # Guarantees
 //
 //   - Each message is handed out at least once, in order within a claim, if handlers mark what they have done and not more.
-//   - No message is handed out by Run when the claim is not trusted, but for one whose check began before the process was stopped. With
-//     Consume that holds for entering the channel of Messages, which is emptied when trust ends.
+//   - No message is handed out by Run when the claim is not trusted, but for one whose check began before the process was
+//     stopped. With Consume that holds for entering the channel of Messages, which is emptied when trust ends.
 //   - A lost partition is never committed: not by a late mark, not by Commit, not by a handler that is stuck.
-//   - A start position that a policy, a mark or a reset has chosen is committed before the first message is handed out. It is logged, and
-//     kiel_consumer_offset_resets_total counts it.
-//   - A position that Kafka does not have is reported ([ErrOffsetReset]) and counted, and never passed over in silence. So is a log
-//     that an unclean election has truncated below the position, if there is a leader epoch to compare.
-//   - The position of an open partition stays committed: what expires, is deleted or is lowered by a former owner's late commit is
-//     restored, and what another program has stored stays until a mark is committed. With Options.Fence the group commits marks, and
-//     unless StartAt is Earliest the start position that the policy has chosen, and nothing else.
-//   - A partition whose offset a transaction is about to store is opened when the transaction has ended (Config.Version 2.5 or newer).
+//   - A start position that a policy, a mark or a reset has chosen is committed before the first message is handed out. It is
+//     logged, and kiel_consumer_offset_resets_total counts it.
+//   - A position that Kafka does not have is reported ([ErrOffsetReset]) and counted, and never passed over in silence. So is a
+//     log that an unclean election has truncated below the position, if there is a leader epoch to compare.
+//   - The position of an open partition stays committed: what expires, is deleted or is lowered by a former owner's late commit
+//     is restored, and what another program has stored stays until a mark is committed. With Options.Fence the group commits
+//     marks, and unless StartAt is Earliest the start position that the policy has chosen, and nothing else.
+//   - A partition whose offset a transaction is about to store is opened when the transaction has ended (Config.Version 2.5 or
+//     newer).
 //   - Aborted transactions, and other offsets that hold nothing for the handler, are passed by the committed position, with the
 //     exceptions in docs/semantics.md.
-//   - A topic that was deleted and created again is another topic: it is read from its first message, and no offset of the old one
-//     is used. A topic that is deleted is reported once ([ErrTopicMissing]), and read again when it is created again.
+//   - A topic that was deleted and created again is another topic: it is read from its first message, and no offset of the old
+//     one is used. A topic that is deleted is reported once ([ErrTopicMissing]), and read again when it is created again.
 //   - An offset that was copied from another Kafka cluster is where its partition starts: docs/moving-to-another-cluster.md.
 //   - A refusal by Kafka's ACLs ends the call: at once at the start, later after a minute.
 //   - Nothing is passed over because a record batch can't be read or is too large ([ErrUnreadable]): it ends its partition.
@@ -72,22 +73,22 @@
 //   - Exactly-once effects. After a crash messages are repeated that were not committed. [Claim] and [Session] have a fencing
 //     token for stores that can refuse a former owner. Results that go to Kafka can be exactly-once by its transactions, with
 //     Options.Fence: docs/transactions.md.
-//   - That no late commit of a former owner arrives: Kafka does not fence commits, the last write wins. It costs a second
-//     reading at most; docs/semantics.md has the argument, under "Late commits". A commit of another program that comes between the
-//     read and the write of a repeat is overwritten.
-//   - Anything beside members of Kafka's own group protocol. While some are in the group of this name, or Kafka has a share group of
-//     it, nothing is opened ([ErrGroupInUse]). A member of which Kafka has stored an offset notices them at its next commit, or
-//     after a minute, and opens partitions until then. With Options.Fence they are not noticed.
+//   - That no late commit of a former owner arrives: Kafka does not fence commits, the last write wins. It costs a second reading
+//     at most; docs/semantics.md has the argument, under "Late commits". A commit of another program that comes between the read
+//     and the write of a repeat is overwritten.
+//   - Anything beside members of Kafka's own group protocol. While some are in the group of this name, or Kafka has a share group
+//     of it, nothing is opened ([ErrGroupInUse]). A member of which Kafka has stored an offset notices them at its next commit,
+//     or after a minute, and opens partitions until then. With Options.Fence they are not noticed.
 //   - That no message is missed after an unclean leader election if there is no leader epoch to compare (docs/reading.md).
-//   - That a handler of Consume receives no message after the end of trust: after a pause of the process the channel of Messages may
-//     have some. Ask Claim.Trusted or Session.Trusted before each effect on the outside, or use Run.
+//   - That a handler of Consume receives no message after the end of trust: after a pause of the process the channel of Messages
+//     may have some. Ask Claim.Trusted or Session.Trusted before each effect on the outside, or use Run.
 //   - That a graceful hand-over of a full channel repeats no message: it may be one. Run repeats none.
 //
 // # Status, log and metrics
 //
-// [Group.Status] describes the group as the member sees it, in the model of package status. [Group.Alive] and [Group.Waiting] are for
-// probes; package health serves all three over HTTP. docs/operating.md has the log's lines, by which one finds why a partition moved,
-// and docs/metrics.md the metrics that Options.Registerer gets.
+// [Group.Status] describes the group as the member sees it, in the model of package status. [Group.Alive] and [Group.Waiting] are
+// for probes; package health serves all three over HTTP. docs/operating.md has the log's lines, by which one finds why a
+// partition moved, and docs/metrics.md the metrics that Options.Registerer gets.
 //
 // # Concurrency
 //

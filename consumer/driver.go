@@ -16,8 +16,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// driver leads the sessions of a membership: it gives the machine of package sessions its inputs, one after the other, and does at
-// once what that says. Nothing that it does blocks or calls the program's code, so every goroutine may give an input.
+// driver leads the sessions of a membership: it gives the machine of package sessions its inputs, one after the other, and does
+// at once what that says. Nothing that it does blocks or calls the program's code, so every goroutine may give an input.
 type driver struct {
 	member *membership
 
@@ -52,16 +52,16 @@ type timer struct {
 
 const sessionTimers = sessions.BackOver + 1 - sessions.WaitOver
 
-// The times of sessions. A gain ends no session that is younger than an age: minAge, doubled by each session that is younger when it
-// ends, up to maxAge.
+// The times of sessions. A gain ends no session that is younger than an age: minAge, doubled by each session that is younger when
+// it ends, up to maxAge.
 const (
 	claimsWait = time.Second // how long a call waits for its claims, and a session goes on without claims that its member holds
 	minAge     = time.Second
 	maxAge     = 10 * time.Second
 )
 
-// newDriver returns the driver of a membership. begun is when Setup was called last, in an earlier membership, if the next session
-// has to wait for sessionPause since then; else it is zero.
+// newDriver returns the driver of a membership. begun is when Setup was called last, in an earlier membership, if the next
+// session has to wait for sessionPause since then; else it is zero.
 func newDriver(m *membership, begun time.Time) *driver {
 	d := &driver{member: m, numbers: map[kiel.Partition]int{}, begun: begun}
 	if time.Since(begun) < sessionPause {

@@ -2,8 +2,8 @@ package consumer
 
 import "context"
 
-// early is a stream that is opened while the commit of the start position is under way. Nothing of it is handed out before Kafka has
-// stored that commit: if Kafka refuses it, members of Kafka's own protocol may own the partition and handle its messages.
+// early is a stream that is opened while the commit of the start position is under way. Nothing of it is handed out before Kafka
+// has stored that commit: if Kafka refuses it, members of Kafka's own protocol may own the partition and handle its messages.
 type early struct {
 	start  int64 // where the stream begins
 	cancel context.CancelFunc
@@ -12,8 +12,8 @@ type early struct {
 	err    error
 }
 
-// openEarly begins to open the stream at start, where the store has the position just as this member would store it. It does not block.
-// It does so in the first attempt alone: while Kafka refuses commits, no attempt fetches what is not handed out.
+// openEarly begins to open the stream at start, where the store has the position just as this member would store it. It does not
+// block. It does so in the first attempt alone: while Kafka refuses commits, no attempt fetches what is not handed out.
 func (o *opening) openEarly(ctx context.Context, start int64) {
 	if o.failure.Load() != nil || o.cut != nil || o.session.hasSeeks(o.tp) {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 )
 
-// newEarlyRig is newMarkRig with a stored position that would be stored just so, of a member that has not stored anything yet. Streams
-// have three messages when they are opened.
+// newEarlyRig is newMarkRig with a stored position that would be stored just so, of a member that has not stored anything yet.
+// Streams have three messages when they are opened.
 func newEarlyRig(t *testing.T, p kiel.Partition, change func(*Options)) *rig {
 	t.Helper()
 	r := newMarkRig(t, change)
@@ -25,8 +25,8 @@ func newEarlyRig(t *testing.T, p kiel.Partition, change func(*Options)) *rig {
 	return r
 }
 
-// The first batch of a member that does not know yet whether Kafka takes its commits is fetched while the start position is stored, and
-// handed out after the answer.
+// The first batch of a member that does not know yet whether Kafka takes its commits is fetched while the start position is
+// stored, and handed out after the answer.
 func TestFirstBatchIsFetchedWhileTheStartPositionIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
@@ -55,8 +55,8 @@ func TestFirstBatchIsFetchedWhileTheStartPositionIsStored(t *testing.T) {
 	})
 }
 
-// When Kafka refuses the start position, as while the group has members of Kafka's own protocol, nothing is handed out, and no further
-// attempt fetches anything before Kafka has stored it.
+// When Kafka refuses the start position, as while the group has members of Kafka's own protocol, nothing is handed out, and no
+// further attempt fetches anything before Kafka has stored it.
 func TestNothingIsHandedOutThatWasFetchedEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
@@ -109,8 +109,8 @@ func TestLostWhileItIsFetchedEarly(t *testing.T) {
 	})
 }
 
-// Nothing is fetched early where something else than the stored offset may be the start, or where its commit says more than that Kafka
-// takes commits.
+// Nothing is fetched early where something else than the stored offset may be the start, or where its commit says more than that
+// Kafka takes commits.
 func TestWhereNothingIsFetchedEarly(t *testing.T) {
 	for name, change := range map[string]func(*offsets.Stored){
 		"of another program": func(s *offsets.Stored) { s.Ours = false },

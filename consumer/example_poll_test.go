@@ -15,8 +15,8 @@ import (
 	"github.com/kielgo/kiel/consumer"
 )
 
-// A program that stores up to 100 messages at once, and what has come after half a second at the latest. What can't be stored is read
-// again after a pause: Seek goes back to it.
+// A program that stores up to 100 messages at once, and what has come after half a second at the latest. What can't be stored is
+// read again after a pause: Seek goes back to it.
 func ExamplePartition_Poll() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/consumer"
 )
 
-// A whole program without sarama's interfaces: it prints what comes in the topic orders, until it is told to end. It ends with the
-// first error of the handler; with Options.ReopenPartition it would go on.
+// A whole program without sarama's interfaces: it prints what comes in the topic orders, until it is told to end. It ends with
+// the first error of the handler; with Options.ReopenPartition it would go on.
 func ExampleGroup_Run() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

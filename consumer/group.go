@@ -66,16 +66,17 @@ var _ sarama.ConsumerGroup = (*Group)(nil)
 func (g *Group) Member() string { return g.settings.Name }
 
 // Consume joins the group, adds the partitions of topics to its set, and consumes those that are this member's, until ctx ends or
-// Close is called; then it leaves and returns nil. It also returns nil when an eager session has ended, which is what sessions are unless
-// Config says otherwise (docs/sessions.md): call it in a loop. It blocks all the while. If ctx
-// ended the call, handlers have StopTimeout, less what [Options] says is kept of it. If
-// the session ended while the member stays, they have RebalanceTimeout; then the member leaves, which takes StopTimeout at most.
+// Close is called; then it leaves and returns nil. It also returns nil when an eager session has ended, which is what sessions
+// are unless Config says otherwise (docs/sessions.md): call it in a loop. It blocks all the while. If ctx ended the call,
+// handlers have StopTimeout, less what [Options] says is kept of it. If the session ended while the member stays, they have
+// RebalanceTimeout; then the member leaves, which takes StopTimeout at most.
 //
 // Consume returns an error when it can't join the group, when the membership is lost for good, and when Setup or Cleanup returns
 // one. A ConsumeClaim, Setup, Cleanup or Observer that has not returned in that time is abandoned, and the error is an
-// ownership.ErrStuck. A call after that waits, outside of the group, until what was abandoned has returned, or ctx ends. The same error is returned when an Observer that does not return has made the member leave. What ZooKeeper
-// refuses, by an ACL or a quota, ends the call only if no member of this Group has ever joined; else it goes to Errors, and Consume
-// waits until it is allowed. While Consume joins, an unreachable Kafka is sarama.ErrOutOfBrokers, and a named topic that does not exist is
+// ownership.ErrStuck. A call after that waits, outside of the group, until what was abandoned has returned, or ctx ends. The same
+// error is returned when an Observer that does not return has made the member leave. What ZooKeeper refuses, by an ACL or a
+// quota, ends the call only if no member of this Group has ever joined; else it goes to Errors, and Consume waits until it is
+// allowed. While Consume joins, an unreachable Kafka is sarama.ErrOutOfBrokers, and a named topic that does not exist is
 // sarama.ErrUnknownTopicOrPartition. If ZooKeeper can't be reached, Consume waits, and the session's log names the servers.
 //
 // When Kafka's ACLs refuse one of the topics, or the group, the whole call ends with the error
@@ -87,33 +88,34 @@ func (g *Group) Member() string { return g.settings.Name }
 // next call waits in the same way.
 //
 // Members of a group may consume different topics; docs/topics.md says what then becomes of a partition, and when all need the
-// same. An entry of topics that begins with ^ is a pattern that finds topics, one that begins with !^ excludes some. What can't be a topic or a pattern is an error that is kiel.ErrInvalidName.
+// same. An entry of topics that begins with ^ is a pattern that finds topics, one that begins with !^ excludes some. What can't
+// be a topic or a pattern is an error that is kiel.ErrInvalidName.
 //
 // Call Consume in a loop until ctx ends, as you would call sarama's. A ConsumeClaim that returns while its Messages is open ends
 // the call. The call then returns nil, and the error of ConsumeClaim goes to Errors as a *sarama.ConsumerError. So does the end
-// of reading in an eager session, as when the topic was created again. In an incremental one a ConsumeClaim does not end the call when
-// its partition was revoked, lost or created again, nor with Options.ReopenPartition. After a session that a ConsumeClaim or Setup has
-// ended the next Setup is called a second after the last one at the earliest. A ConsumeClaim that returns earlier ends the call when
-// that second is over.
+// of reading in an eager session, as when the topic was created again. In an incremental one a ConsumeClaim does not end the call
+// when its partition was revoked, lost or created again, nor with Options.ReopenPartition. After a session that a ConsumeClaim or
+// Setup has ended the next Setup is called a second after the last one at the earliest. A ConsumeClaim that returns earlier ends
+// the call when that second is over.
 //
-// When the call ends before ctx does, by a rebalance, a ConsumeClaim or an error of Setup, the member stays in the group and waits for the
-// next call, as sarama's does. Meanwhile its claims remain, the partitions that the plan gives to others are released, new ones
-// are claimed, and nothing is read. A next call with the same topics goes on from there; one with other topics leaves and joins
-// again. When no call comes within the timeout of the ZooKeeper session, the member leaves with a warning in the log. An error of
-// that goes to Errors, and the next call joins again. When the membership is lost while the member waits, the next call returns
-// the error, and the call after it joins again.
+// When the call ends before ctx does, by a rebalance, a ConsumeClaim or an error of Setup, the member stays in the group and
+// waits for the next call, as sarama's does. Meanwhile its claims remain, the partitions that the plan gives to others are
+// released, new ones are claimed, and nothing is read. A next call with the same topics goes on from there; one with other topics
+// leaves and joins again. When no call comes within the timeout of the ZooKeeper session, the member leaves with a warning in the
+// log. An error of that goes to Errors, and the next call joins again. When the membership is lost while the member waits, the
+// next call returns the error, and the call after it joins again.
 //
-// The cause of a session's Context says why the session ends: sarama.ErrRebalanceInProgress when the partitions of an eager one change,
-// sarama.ErrSessionConsumeClaimExited when a ConsumeClaim has returned, sarama.ErrSessionHeartbeatFailed, with the reason, when a
-// partition of an eager session or the membership is lost, sarama.ErrRebalanceTimedOut when an incremental one can't take a partition
-// back whose ConsumeClaim has not returned, else the cause of ctx, or context.Canceled after Close. In an incremental session that of a
-// ConsumeClaim also ends with the partition ([Session]).
+// The cause of a session's Context says why the session ends: sarama.ErrRebalanceInProgress when the partitions of an eager one
+// change, sarama.ErrSessionConsumeClaimExited when a ConsumeClaim has returned, sarama.ErrSessionHeartbeatFailed, with the
+// reason, when a partition of an eager session or the membership is lost, sarama.ErrRebalanceTimedOut when an incremental one
+// can't take a partition back whose ConsumeClaim has not returned, else the cause of ctx, or context.Canceled after Close. In an
+// incremental session that of a ConsumeClaim also ends with the partition ([Session]).
 //
-// Consume calls handler as sarama's groups do. Setup is called once for each session, and may mark and reset offsets of Claims to say
-// where they start. ConsumeClaim is called for each partition on a goroutine of its own: in an eager session once for each of Claims,
-// in an incremental one for each that the member comes to own, while others go on. Cleanup is called once at the end, when every
-// ConsumeClaim has returned, if that is in time. docs/differences.md says what differs from sarama's. Only with Options.LeaveWithoutKafkaAfter a call
-// may have several sessions, one after the other, each with its Setup and Cleanup.
+// Consume calls handler as sarama's groups do. Setup is called once for each session, and may mark and reset offsets of Claims to
+// say where they start. ConsumeClaim is called for each partition on a goroutine of its own: in an eager session once for each of
+// Claims, in an incremental one for each that the member comes to own, while others go on. Cleanup is called once at the end,
+// when every ConsumeClaim has returned, if that is in time. docs/differences.md says what differs from sarama's. Only with
+// Options.LeaveWithoutKafkaAfter a call may have several sessions, one after the other, each with its Setup and Cleanup.
 //
 // While one call runs, another returns ErrBusy; after Close it returns sarama.ErrClosedConsumerGroup. If ctx has ended before the
 // call, Consume calls nothing of handler, makes a member leave that waits for a call, and returns ctx.Err() itself, as sarama's
@@ -224,8 +226,8 @@ func (g *Group) Close() error {
 }
 
 // Errors returns the channel of errors that no Consume returns, if Config.Consumer.Return.Errors is true. Errors of partitions
-// are *sarama.ConsumerError. The log has all these errors, too, by kinds. When nobody reads the channel, the oldest errors are dropped
-// and counted.
+// are *sarama.ConsumerError. The log has all these errors, too, by kinds. When nobody reads the channel, the oldest errors are
+// dropped and counted.
 //
 // From the beginning of Close on, errors are not sent, as with a group of sarama, but counted and logged at Debug. Two errors are
 // still sent: a callback is stuck, and the member could not leave while no Consume returns that. Close closes the channel.
@@ -258,8 +260,8 @@ func (g *Group) setMember(m *membership) {
 	}
 }
 
-// leftOut notes why the member has left by itself, or could not join: a trouble that lasts until the member is at work again, whether or
-// not a call goes on. since is when that began; zero for now. The call returns err, so the log need not have it.
+// leftOut notes why the member has left by itself, or could not join: a trouble that lasts until the member is at work again,
+// whether or not a call goes on. since is when that began; zero for now. The call returns err, so the log need not have it.
 func (g *Group) leftOut(err error, since time.Time) {
 	g.log.FailedDebug(reporting.KindMember, "", err)
 	if !since.IsZero() {

@@ -134,8 +134,8 @@ func (k *kafka) describe(names []string) (map[string]topics.Info, error) {
 	return topics.Infos(resp), nil
 }
 
-// create has Kafka create topics. It returns what a broker refuses; a broker that creates no topics answers as one that is about to. It
-// blocks.
+// create has Kafka create topics. It returns what a broker refuses; a broker that creates no topics answers as one that is about
+// to. It blocks.
 func (k *kafka) create(names []string) error {
 	broker := k.client.LeastLoadedBroker()
 	if broker == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// When a ConsumeClaim has returned, the tracker of its partition stays open until the driver orders the last commit: marks and commits
-// until then, of Cleanup or of work for which Cleanup waits, are stored. An incremental session gives that order at once for a
-// partition that is revoked for another member, because that member must not wait for the slowest handler; an eager one from half of
-// its time on.
+// When a ConsumeClaim has returned, the tracker of its partition stays open until the driver orders the last commit: marks and
+// commits until then, of Cleanup or of work for which Cleanup waits, are stored. An incremental session gives that order at once
+// for a partition that is revoked for another member, because that member must not wait for the slowest handler; an eager one
+// from half of its time on.
 
 // commit stores the last marks: those made since the partition was opened, or those of Setup if it was not.
 func (o *opening) commit(s *consumeSession) {
@@ -59,8 +59,8 @@ func (o *opening) commitLast(p *Partition) {
 	o.storeMarks(o.member.committer.CommitLast)
 }
 
-// storeMarks calls commit for the partition's tracker, and logs its failure. A member that is cut off from Kafka commits nothing, nor
-// does one whose brokers are another cluster's.
+// storeMarks calls commit for the partition's tracker, and logs its failure. A member that is cut off from Kafka commits nothing,
+// nor does one whose brokers are another cluster's.
 func (o *opening) storeMarks(commit func(context.Context, *offsets.Tracker) error) {
 	if o.member.isCutOff() || o.member.isElsewhere() {
 		o.abandon()
@@ -85,8 +85,8 @@ func (m *membership) kept() map[kiel.Partition]bool {
 	return kept
 }
 
-// stuckSince returns a StuckError for the partition, whose ConsumeClaim or Fence still runs although it was asked to return at the
-// time ended. The time since then counts when the member leaves.
+// stuckSince returns a StuckError for the partition, whose ConsumeClaim or Fence still runs although it was asked to return at
+// the time ended. The time since then counts when the member leaves.
 func (o *opening) stuckSince(ended time.Time) error {
 	e := &ownership.StuckError{Partition: o.tp, For: time.Since(ended)}
 	switch {
@@ -100,6 +100,6 @@ func (o *opening) stuckSince(ended time.Time) error {
 	}
 }
 
-// inHandler reports whether a ConsumeClaim runs. If it does when the member has left, ownership's error names it. Of Fence that error
-// says that it is a handler.
+// inHandler reports whether a ConsumeClaim runs. If it does when the member has left, ownership's error names it. Of Fence that
+// error says that it is a handler.
 func (o *opening) inHandler() bool { return o.inUser.Load() && o.at() != atFence }

@@ -8,9 +8,9 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// explainLogin returns err with a reason, if no broker could be used because client and listener differ in how clients log in. sarama's
-// client drops what a broker answers to a login that it does not take: then one of the addresses is asked once more. That blocks for as
-// long as config allows, and until the dialer of config ends.
+// explainLogin returns err with a reason, if no broker could be used because client and listener differ in how clients log in.
+// sarama's client drops what a broker answers to a login that it does not take: then one of the addresses is asked once more.
+// That blocks for as long as config allows, and until the dialer of config ends.
 func explainLogin(err error, addresses []string, config *sarama.Config) error {
 	if !errors.Is(err, sarama.ErrOutOfBrokers) || len(addresses) == 0 {
 		return err

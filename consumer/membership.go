@@ -76,8 +76,8 @@ type membership struct {
 	owns   kafkaconn.Calls // the calls of own
 }
 
-// sessionPause is the least time between the beginnings of two sessions, if the first has ended while the member stays. A handler that fails at
-// once must not cost more. The pause also holds for a session with other topics.
+// sessionPause is the least time between the beginnings of two sessions, if the first has ended while the member stays. A handler
+// that fails at once must not cost more. The pause also holds for a session with other topics.
 const sessionPause = time.Second
 
 // closingGrace is how long aborted connections may take to close after the time to leave is over.
@@ -195,8 +195,8 @@ func (g *Group) fetchOptions() fetch.Options {
 	}
 }
 
-// buildOwner makes the allocator and the Owner. In eager sessions the Owner loses the claim of a handler that does not return later
-// than the driver.
+// buildOwner makes the allocator and the Owner. In eager sessions the Owner loses the claim of a handler that does not return
+// later than the driver.
 func (m *membership) buildOwner(kind sessions.Kind) (err error) {
 	g, set := m.group, m.group.settings
 	stopTimeout := set.StopTimeout - cleanupGrace(set.StopTimeout)

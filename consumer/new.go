@@ -86,11 +86,11 @@ func newWith(s *session.Session, b *bootstrap, group string, opts Options) (*Gro
 // moved to other addresses. Close waits for client to have looked for the coordinator, for 50 ms at most. When no broker answers,
 // client may go on after Close for as long as its own timeouts and retries allow.
 //
-// When the program closes client before the Group, the member leaves in order, within a second, and the running call of Consume or
-// Run returns sarama.ErrClosedClient, as do all later calls, like those of a group of sarama.
+// When the program closes client before the Group, the member leaves in order, within a second, and the running call of Consume
+// or Run returns sarama.ErrClosedClient, as do all later calls, like those of a group of sarama.
 //
-// For a closed client the error is sarama.ErrClosedClient. A client that has not asked Kafka for anything yet begins to connect to
-// one of its brokers; NewFromClient does not wait for that.
+// For a closed client the error is sarama.ErrClosedClient. A client that has not asked Kafka for anything yet begins to connect
+// to one of its brokers; NewFromClient does not wait for that.
 func NewFromClient(s *session.Session, client sarama.Client, group string, opts Options) (*Group, error) {
 	switch {
 	case client == nil:

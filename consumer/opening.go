@@ -126,8 +126,8 @@ func (o *opening) under(ctx context.Context, s *consumeSession) error {
 }
 
 // repeat opens the partition again and again until ctx ends, or a ConsumeClaim has returned that is the last one. With
-// Options.ReopenPartition it returns an errReported when the handler has returned by itself: ownership logs that error, and calls own
-// again after a pause.
+// Options.ReopenPartition it returns an errReported when the handler has returned by itself: ownership logs that error, and calls
+// own again after a pause.
 func (o *opening) repeat(ctx context.Context) error {
 	wait := pause.Backoff{Growth: pause.Doubling(openBackoff, maxOpenBackoff)}
 	for ctx.Err() == nil && o.last == nil {
@@ -181,8 +181,8 @@ func (o *opening) worthReporting(ctx context.Context, err error) bool {
 
 // handlerEnded acts on the return of a handler. err is the handler's error. ended is the cause with which the handler's context
 // ended; errHandlerReturned says that the handler returned by itself. handlerEnded reports err, or ends the session with err, and
-// returns ended. When the partition alone is to be opened again, it reports err as an ErrHandler, and returns that instead. again says
-// that the handler has returned by itself before, at once, and has got no further since.
+// returns ended. When the partition alone is to be opened again, it reports err as an ErrHandler, and returns that instead. again
+// says that the handler has returned by itself before, at once, and has got no further since.
 func (o *opening) handlerEnded(ended, err error, again bool) error {
 	s, byItself := o.session, errors.Is(ended, errHandlerReturned)
 	switch {
@@ -206,8 +206,8 @@ func (o *opening) handlerEnded(ended, err error, again bool) error {
 	return ended
 }
 
-// endSession ends the session because a handler has returned err by itself. It reports err if the call does not return it. A return
-// without an error may be meant; again and again it is not.
+// endSession ends the session because a handler has returned err by itself. It reports err if the call does not return it. A
+// return without an error may be meant; again and again it is not.
 func (o *opening) endSession(err error, again bool) {
 	s, log := o.session, o.member.group.log
 	failure := s.user.failure(o.tp, err)
@@ -341,8 +341,8 @@ func (o *opening) consume(ctx context.Context, s stream, start int64) error {
 	return ended
 }
 
-// handlerDone commits the marks if the partition is opened again in this session, or by another call of own. Otherwise the tracker
-// stays open until the driver orders the last commit.
+// handlerDone commits the marks if the partition is opened again in this session, or by another call of own. Otherwise the
+// tracker stays open until the driver orders the last commit.
 func (o *opening) handlerDone(ctx context.Context, p *Partition, ended error) {
 	s := o.session
 	if ctx.Err() == nil && !s.kind.Eager && !errors.Is(ended, errHandlerReturned) {

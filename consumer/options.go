@@ -26,9 +26,10 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// StartAt says where a new group starts: in partitions of a topic on which it has no committed offset. The zero value is "not set":
-// then Consumer.Offsets.Initial of sarama's Config says it, the end by default, and without a Config it is Earliest. Whatever StartAt
-// says, a partition without a committed offset starts at its first message in a group that has one in another partition of the topic.
+// StartAt says where a new group starts: in partitions of a topic on which it has no committed offset. The zero value is "not
+// set": then Consumer.Offsets.Initial of sarama's Config says it, the end by default, and without a Config it is Earliest.
+// Whatever StartAt says, a partition without a committed offset starts at its first message in a group that has one in another
+// partition of the topic.
 type StartAt int
 
 const (
@@ -53,9 +54,9 @@ func (f StartAt) String() string {
 	}
 }
 
-// Options of a [Group]. The zero value works. They say what sarama's configuration has no word for, because Kafka's own groups have no
-// ZooKeeper, no claims and no functions that all members run; the rest is in Config. What both have, such as Zone and RackID, counts from
-// here if it is set.
+// Options of a [Group]. The zero value works. They say what sarama's configuration has no word for, because Kafka's own groups
+// have no ZooKeeper, no claims and no functions that all members run; the rest is in Config. What both have, such as Zone and
+// RackID, counts from here if it is set.
 type Options struct {
 	// Name is the member's name in the group: letters, digits and "._:-", at most 249 of them, unique in the group. "" is
 	// host:pid-xxxxxxxx, with a random end. While another process has the name, Consume waits, and the log and Errors say so. The
@@ -63,27 +64,30 @@ type Options struct {
 	// then, Consume returns an allocator.ErrNameTaken.
 	Name string
 
-	// Static makes this member static, with its Name; Config.Consumer.Group.InstanceId does the same, and is the name. An orderly stop,
-	// by Close or the end of Consume's or Run's context, commits and releases everything, and leaves the membership: it stays until the
-	// ZooKeeper session has timed out ([session.Options].Timeout). A process that starts under the same name before takes it over, after a
-	// crash too, and no partition of any other member moves, in eager sessions neither. Meanwhile the partitions of this member are
-	// nobody's. docs/deploying.md says for which fleets that is, and what happens when two processes have one name.
+	// Static makes this member static, with its Name; Config.Consumer.Group.InstanceId does the same, and is the name. An orderly
+	// stop, by Close or the end of Consume's or Run's context, commits and releases everything, and leaves the membership: it
+	// stays until the ZooKeeper session has timed out ([session.Options].Timeout). A process that starts under the same name
+	// before takes it over, after a crash too, and no partition of any other member moves, in eager sessions neither. Meanwhile
+	// the partitions of this member are nobody's. docs/deploying.md says for which fleets that is, and what happens when two
+	// processes have one name.
 	//
-	// A static member needs a session of its own, so only NewGroup makes one. It leaves as others do when it leaves for another reason:
-	// because it reaches no Kafka, because a handler is stuck, or because no call of Consume followed the last one.
+	// A static member needs a session of its own, so only NewGroup makes one. It leaves as others do when it leaves for another
+	// reason: because it reaches no Kafka, because a handler is stuck, or because no call of Consume followed the last one.
 	Static bool
 
 	// Config is sarama's configuration: security, client id, protocol version, fetch sizes, interceptors, isolation level. It is
-	// copied and never written to. nil is sarama.NewConfig with client id "kiel" and version 3.6. Its strategies say which kind of
-	// sessions Consume has, eager unless all are cooperative. docs/sarama-config.md says how each field is used. One warning names the fields that are set and not honoured.
+	// copied and never written to. nil is sarama.NewConfig with client id "kiel" and version 3.6. Its strategies say which kind
+	// of sessions Consume has, eager unless all are cooperative. docs/sarama-config.md says how each field is used. One warning
+	// names the fields that are set and not honoured.
 	Config *sarama.Config
 
 	// StartAt is where a new group starts. Without it Config.Consumer.Offsets.Initial counts, which is sarama.OffsetNewest unless
 	// changed: a new group then skips the messages that are there, and a warning says so. Without a Config, too, it is Earliest.
 	StartAt StartAt
 
-	// StartTime, when not zero, has a new group start at a time, in place of StartAt: in each partition at the first message whose
-	// timestamp is StartTime or later, or at the end if there is none. Timestamps are in milliseconds, and producers may set them.
+	// StartTime, when not zero, has a new group start at a time, in place of StartAt: in each partition at the first message
+	// whose timestamp is StartTime or later, or at the end if there is none. Timestamps are in milliseconds, and producers may
+	// set them.
 	StartTime time.Time
 
 	// Func is the allocation function of this member. The zero Func is [allocfn.Balanced], and then [allocfn.RoundRobin], which
@@ -110,60 +114,62 @@ type Options struct {
 	// brokers have racks: docs/topics.md. "" is Config.RackID; if that is empty too, the member is in no zone.
 	Zone string
 
-	// StatusAddr is where this member answers /status (package health), for the command kiel: "http://host:port" or "https://host:port", of
-	// status.MaxAddr bytes at most, as others reach it. "" is nowhere.
+	// StatusAddr is where this member answers /status (package health), for the command kiel: "http://host:port" or
+	// "https://host:port", of status.MaxAddr bytes at most, as others reach it. "" is nowhere.
 	StatusAddr string
 
 	// RebalanceTimeout is how long a ConsumeClaim may go on after its partition was revoked, or its session has ended. After a
 	// revocation in an incremental session the partition is then lost. After the end of a session the member leaves, which takes
-	// StopTimeout at most, and Consume returns an ownership.ErrStuck; in an eager session Setup and Cleanup count, too. If ctx ended the call, handlers have StopTimeout. When
-	// ConsumeClaim has returned in time, closing the partition may take 10 s more while Kafka does not answer the last commit, and 10 s
-	// while the Observer does not return. 0 is Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
+	// StopTimeout at most, and Consume returns an ownership.ErrStuck; in an eager session Setup and Cleanup count, too. If ctx
+	// ended the call, handlers have StopTimeout. When ConsumeClaim has returned in time, closing the partition may take 10 s more
+	// while Kafka does not answer the last commit, and 10 s while the Observer does not return. 0 is
+	// Config.Consumer.Group.Rebalance.Timeout, 60 s unless changed.
 	RebalanceTimeout time.Duration
 
-	// StopTimeout is how long leaving the group may take. An eager session has it for ConsumeClaims and Cleanup together, but for a
-	// quarter of it, some 6 s at most, which is kept for the last commits and releases. With an incremental one a 20th of it, half a
-	// second at most, is kept for Cleanup. 0 is 30 s.
+	// StopTimeout is how long leaving the group may take. An eager session has it for ConsumeClaims and Cleanup together, but for
+	// a quarter of it, some 6 s at most, which is kept for the last commits and releases. With an incremental one a 20th of it,
+	// half a second at most, is kept for Cleanup. 0 is 30 s.
 	StopTimeout time.Duration
 
 	// LeaveWithoutKafkaAfter is how long this member may be without an answer of any broker before it leaves the group, so that
-	// the others get its partitions. 0 is never: its partitions wait for Kafka to be in reach again. Less than 10 s counts as 10 s,
-	// because Kafka counts as out of reach no earlier. Kafka's own groups expel such a member after 45 s.
+	// the others get its partitions. 0 is never: its partitions wait for Kafka to be in reach again. Less than 10 s counts as 10
+	// s, because Kafka counts as out of reach no earlier. Kafka's own groups expel such a member after 45 s.
 	//
 	// The member leaves only while its ZooKeeper session is trusted and another member is in the group. Handlers are asked to
 	// finish, and nothing is committed: messages that were marked and not committed are handled again. The session's context ends
 	// with sarama.ErrSessionHeartbeatFailed. Consume or Run goes on, and joins again when a broker answers, with Cleanup of this
-	// session and Setup of the next. The first pause before that is 5 s; from leave to leave it doubles, up to 5 minutes, and is 5 s
-	// again after a membership that has lasted for 5 minutes. Attempts that fail go to the log and to Errors; Consume or Run returns
-	// the error when brokers answer, and the member can't join all the same.
+	// session and Setup of the next. The first pause before that is 5 s; from leave to leave it doubles, up to 5 minutes, and is
+	// 5 s again after a membership that has lasted for 5 minutes. Attempts that fail go to the log and to Errors; Consume or Run
+	// returns the error when brokers answer, and the member can't join all the same.
 	//
-	// A member can't tell whether the others reach Kafka. If nobody does, each member but the last leaves once and joins once. The
-	// first member in the order of names leaves 20 s later than the others, so that it is the last one and stays. If members notice
-	// at times that lie further apart, the group may be without a member until Kafka is back.
+	// A member can't tell whether the others reach Kafka. If nobody does, each member but the last leaves once and joins once.
+	// The first member in the order of names leaves 20 s later than the others, so that it is the last one and stays. If members
+	// notice at times that lie further apart, the group may be without a member until Kafka is back.
 	LeaveWithoutKafkaAfter time.Duration
 
 	// CommitInterval is how often marked offsets are committed. 0 is Config.Consumer.Offsets.AutoCommit.Interval, 1 s unless
 	// changed. It has no effect when AutoCommit.Enable is false.
 	CommitInterval time.Duration
 
-	// MaxUnmarked limits how many messages of a partition are handed out beyond the oldest one that is not marked. It applies from the
-	// partition's first [Partition.Done] on. 0 is 10,000. A batch counts as its messages.
+	// MaxUnmarked limits how many messages of a partition are handed out beyond the oldest one that is not marked. It applies
+	// from the partition's first [Partition.Done] on. 0 is 10,000. A batch counts as its messages.
 	MaxUnmarked int
 
-	// BufferBytes bounds the buffers of all partitions of this member together, in bytes. Record batches count as they came, compressed
-	// or not, and answers to requests in flight count in advance; docs/reading.md says what comes on top. Each open partition has an
-	// equal share. 0 is 64 MiB.
+	// BufferBytes bounds the buffers of all partitions of this member together, in bytes. Record batches count as they came,
+	// compressed or not, and answers to requests in flight count in advance; docs/reading.md says what comes on top. Each open
+	// partition has an equal share. 0 is 64 MiB.
 	BufferBytes int
 
-	// MaxBatchBytes bounds a record batch when it is decompressed, in bytes. One that is larger closes its partition alone, with an
-	// [ErrUnreadable] that names its offset, its size and this option. sarama.MaxDecompressedBatchSize counts as well, if it is set when
-	// the member joins. A compressed message of a format before record batches counts as a batch. 0 is 64 MiB.
+	// MaxBatchBytes bounds a record batch when it is decompressed, in bytes. One that is larger closes its partition alone, with
+	// an [ErrUnreadable] that names its offset, its size and this option. sarama.MaxDecompressedBatchSize counts as well, if it
+	// is set when the member joins. A compressed message of a format before record batches counts as a batch. 0 is 64 MiB.
 	MaxBatchBytes int
 
 	// ReopenPartition says what happens when a handler, a ConsumeClaim or a function given to Run, returns while its messages are
 	// open. false ends the call, as in a group of sarama: all partitions are closed, their marks are committed, and the next call
 	// opens them again. true closes that partition alone: its marks are committed, and the error goes to Errors ([ErrHandler]).
-	// This member keeps the claim. After a pause, which grows from failure to failure up to 30 s, it opens the partition again. Other partitions go on. With true, sessions of Consume are incremental.
+	// This member keeps the claim. After a pause, which grows from failure to failure up to 30 s, it opens the partition again.
+	// Other partitions go on. With true, sessions of Consume are incremental.
 	ReopenPartition bool
 
 	// Fence, when not nil, is called each time a partition is opened: after the partition was claimed, before its committed
@@ -172,8 +178,8 @@ type Options struct {
 	// that one sends later. So no former owner changes the offset after it is read. docs/transactions.md has the recipe, and an
 	// example is the whole program.
 	//
-	// The group then commits little itself (the package's Guarantees): mark nothing, and set Config.Consumer.Offsets.AutoCommit.Enable
-	// to false. ErrGroupInUse is not noticed. Config.Version must be 2.5 or newer.
+	// The group then commits little itself (the package's Guarantees): mark nothing, and set
+	// Config.Consumer.Offsets.AutoCommit.Enable to false. ErrGroupInUse is not noticed. Config.Version must be 2.5 or newer.
 	//
 	// Fence is called for several partitions at the same time. ctx ends when the partition is revoked or lost, or when the
 	// session ends; from then on Fence has RebalanceTimeout to return, like a ConsumeClaim. When Fence returns an error or
@@ -202,9 +208,9 @@ type Options struct {
 	Session session.Options
 
 	// Logger receives the log of the group, those of allocator and ownership included. Errors of one kind are logged once, then
-	// once in 10 s with a count; a line "recovered" follows when the errors have ended. docs/operating.md has all lines, and their levels. With nil, warnings and errors go to
-	// slog.Default() and the rest is dropped; a Logger with slog.DiscardHandler drops all. A session that New or NewFromClient is
-	// given has a Logger of its own.
+	// once in 10 s with a count; a line "recovered" follows when the errors have ended. docs/operating.md has all lines, and
+	// their levels. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with slog.DiscardHandler
+	// drops all. A session that New or NewFromClient is given has a Logger of its own.
 	Logger *slog.Logger
 
 	// Registerer receives the metrics of the group, those of allocator, ownership and its session included, with a label "group",

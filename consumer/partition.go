@@ -28,9 +28,10 @@ import (
 // errUntrusted is the cause with which a handler's context ends when trust in the claim has ended.
 var errUntrusted = failure("", "", operr.Mark(errors.New("the claim is not trusted any more"), ownership.ErrLost))
 
-// Partition is an open partition, for the handler given to [Group.Run]. Messages, Batches, Poll and Seek are for one goroutine at a
-// time, which need not be the handler's own; the other methods may be called from any goroutine, also after the handler has returned. A
-// partition that is closed and opened again is another Partition. Package consumertest makes them for tests of handlers.
+// Partition is an open partition, for the handler given to [Group.Run]. Messages, Batches, Poll and Seek are for one goroutine at
+// a time, which need not be the handler's own; the other methods may be called from any goroutine, also after the handler has
+// returned. A partition that is closed and opened again is another Partition. Package consumertest makes them for tests of
+// handlers.
 type Partition struct {
 	ctx       context.Context         //nolint:containedctx // the handler's context
 	end       context.CancelCauseFunc // ends ctx
@@ -127,8 +128,8 @@ func (p *Partition) Context() context.Context { return p.claim.Context() }
 
 // Messages returns the messages one after the other, in the order of their offsets. It waits for more messages; the loop ends
 // when the handler's context does. Right before each message the claim is checked, by the clock: no message is handed out if the
-// claim is not trusted at that moment. A second loop begins after the last message of the first. The messages of a record batch share
-// memory: a handler that keeps one of them keeps all in memory. A handler may append to a message's key, value and headers.
+// claim is not trusted at that moment. A second loop begins after the last message of the first. The messages of a record batch
+// share memory: a handler that keeps one of them keeps all in memory. A handler may append to a message's key, value and headers.
 func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 	return func(yield func(*sarama.ConsumerMessage) bool) {
 		defer p.count()
@@ -142,8 +143,8 @@ func (p *Partition) Messages() iter.Seq[*sarama.ConsumerMessage] {
 }
 
 // Batches is Messages by batch. A batch has the messages of a few record batches, or of a part of a large one: some hundred KB at
-// most, or a single message. The claim is checked once for each batch, right before the batch is handed out. No batch is empty. The
-// handler must not write to the slice's elements, and may append to the slice.
+// most, or a single message. The claim is checked once for each batch, right before the batch is handed out. No batch is empty.
+// The handler must not write to the slice's elements, and may append to the slice.
 func (p *Partition) Batches() iter.Seq[[]sarama.ConsumerMessage] {
 	return func(yield func([]sarama.ConsumerMessage) bool) {
 		defer p.count()
@@ -185,8 +186,8 @@ func (p *Partition) next() *sarama.ConsumerMessage {
 	return m
 }
 
-// nextBatch returns the rest of the current batch, or the next batch, but for what is behind its first most messages. It returns nil when
-// ctx ends first, which is p's context or ends with it.
+// nextBatch returns the rest of the current batch, or the next batch, but for what is behind its first most messages. It returns
+// nil when ctx ends first, which is p's context or ends with it.
 func (p *Partition) nextBatch(ctx context.Context, most int) []sarama.ConsumerMessage {
 	c, done := p.current(ctx)
 	if c == nil {
@@ -276,8 +277,8 @@ func (p *Partition) arrived(c *cursor) {
 	p.cursor.Store(c)
 }
 
-// awaitRoom waits until the window has room for the message at offset. It returns false if ctx ended first, which is p's context or
-// ends with it.
+// awaitRoom waits until the window has room for the message at offset. It returns false if ctx ended first, which is p's context
+// or ends with it.
 func (p *Partition) awaitRoom(ctx context.Context, offset int64) bool {
 	room := p.tracker.Room(offset)
 	if room != nil {
@@ -388,9 +389,9 @@ func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 // committed position is the offset of the oldest message that is neither marked nor done. Mark still marks all messages before
 // its own.
 //
-// From the first call of Done on, Options.MaxUnmarked bounds how many messages may be handed out from the oldest unmarked one on. When
-// the window is full, the loop over Messages waits. If the oldest unmarked message does not change for 30 s meanwhile, a warning
-// names it.
+// From the first call of Done on, Options.MaxUnmarked bounds how many messages may be handed out from the oldest unmarked one on.
+// When the window is full, the loop over Messages waits. If the oldest unmarked message does not change for 30 s meanwhile, a
+// warning names it.
 //
 // Done does not block, may be called from any goroutine, and panics if m is of another partition. A handler must wait for its own
 // work before it returns: a Done after the return is not committed. Before the first Done a handler may take 16 million messages,

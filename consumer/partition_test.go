@@ -460,8 +460,8 @@ func TestObserverHearsBeforeTheHandler(t *testing.T) {
 	})
 }
 
-// The first message is not handed out while a commit of a position before it may be stored, one that has passed no message: the program
-// may commit the message in a transaction, which that commit would undo.
+// The first message is not handed out while a commit of a position before it may be stored, one that has passed no message: the
+// program may commit the message in a transaction, which that commit would undo.
 func TestFirstMessageWaitsForACommitInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil, nil)

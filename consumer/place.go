@@ -146,8 +146,8 @@ func (m *membership) learnTree(ctx context.Context, inc *session.Incarnation) {
 	}
 }
 
-// audited takes what an audit has found. It does not block. If the tree's ID is not known, because its read failed when partitions
-// were opened, it is read for the next audit.
+// audited takes what an audit has found. It does not block. If the tree's ID is not known, because its read failed when
+// partitions were opened, it is read for the next audit.
 func (m *membership) audited(found []offsets.Finding) {
 	m.judging.Start(func() {
 		if inc := m.group.zk.Current(); len(m.openings.list()) > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// The group's znode was created again: a member's own commits, which have the former ID, are of its tree. An offset of a tree that
-// it never was in, and a newer token in its own, stay findings. In another session a former ID says nothing.
+// The group's znode was created again: a member's own commits, which have the former ID, are of its tree. An offset of a tree
+// that it never was in, and a newer token in its own, stay findings. In another session a former ID says nothing.
 func TestFormerIDsOfTheTreeAreOwn(t *testing.T) {
 	var tr tree
 	inc, next := new(session.Incarnation), new(session.Incarnation)

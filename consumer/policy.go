@@ -52,8 +52,8 @@ func (m *membership) byPolicy(ctx context.Context, p kiel.Partition) (int64, err
 	return m.since(ctx, p, m.policy.at, at)
 }
 
-// since returns the offset of the first message of p whose timestamp is t or later, end if there is none. The end was read before: what
-// has come since is younger.
+// since returns the offset of the first message of p whose timestamp is t or later, end if there is none. The end was read
+// before: what has come since is younger.
 func (m *membership) since(ctx context.Context, p kiel.Partition, t time.Time, end int64) (int64, error) {
 	at, err := m.at(ctx, p, t)
 	if err != nil || at < 0 {
@@ -62,9 +62,9 @@ func (m *membership) since(ctx context.Context, p kiel.Partition, t time.Time, e
 	return min(at, end), nil
 }
 
-// beyondEnd returns where a partition goes on whose position is beyond the end of its log. That is another log than the group has read,
-// one of a topic that was created again, say, and all of it may be new. So it is the end only if Options.StartAt says so: that Config leaves
-// a new group at the end does not mean that a group at work may skip messages.
+// beyondEnd returns where a partition goes on whose position is beyond the end of its log. That is another log than the group has
+// read, one of a topic that was created again, say, and all of it may be new. So it is the end only if Options.StartAt says so:
+// that Config leaves a new group at the end does not mean that a group at work may skip messages.
 func (m *membership) beyondEnd() StartAt {
 	if m.group.settings.StartAt == Latest {
 		return Latest
@@ -72,9 +72,9 @@ func (m *membership) beyondEnd() StartAt {
 	return Earliest
 }
 
-// beginningFor is how long after its beginning on a topic a group counts as beginning: if it starts at the end, a partition without an
-// offset then starts where the group began. It is much longer than members need to open what they own, and than their clocks
-// differ.
+// beginningFor is how long after its beginning on a topic a group counts as beginning: if it starts at the end, a partition
+// without an offset then starts where the group began. It is much longer than members need to open what they own, and than their
+// clocks differ.
 const beginningFor = 5 * time.Minute
 
 // isBeginning reports whether a group that began on a topic at began counts as beginning now. A clock that is behind counts, too.
@@ -92,11 +92,11 @@ type start struct {
 
 // begin returns where a partition without an offset starts.
 //
-// A group that starts at the end, and has no offset on the topic, begins on it right before the end is read. The end is read before the
-// offsets, so nothing is skipped that comes after the group's beginning, whoever begins. If others have begun a moment ago, the
-// partition starts at the first message of that time or later, because its end may be further now: it had to wait for a leader,
-// say, or was handed over before its first commit. Otherwise the group has worked on the topic, and this partition's offset
-// was deleted or has expired, or the topic got the partition later or was created again: it starts at its first message.
+// A group that starts at the end, and has no offset on the topic, begins on it right before the end is read. The end is read
+// before the offsets, so nothing is skipped that comes after the group's beginning, whoever begins. If others have begun a moment
+// ago, the partition starts at the first message of that time or later, because its end may be further now: it had to wait for a
+// leader, say, or was handed over before its first commit. Otherwise the group has worked on the topic, and this partition's
+// offset was deleted or has expired, or the topic got the partition later or was created again: it starts at its first message.
 func (o *opening) begin(ctx context.Context) (start, error) {
 	policy, now := o.member.policy, time.Now()
 	end, err := o.member.byPolicy(ctx, o.tp)
@@ -139,8 +139,8 @@ func (o *opening) begin(ctx context.Context) (start, error) {
 	return s, err
 }
 
-// beginning returns what the offsets of the topic's partitions say of the group's beginning on the topic. With Fence and Earliest it asks
-// for none, since one that a transaction is about to store would hold this partition up, and takes the group for new.
+// beginning returns what the offsets of the topic's partitions say of the group's beginning on the topic. With Fence and Earliest
+// it asks for none, since one that a transaction is about to store would hold this partition up, and takes the group for new.
 func (o *opening) beginning(ctx context.Context) (offsets.Beginning, error) {
 	if o.isFenced() && o.member.policy.from == Earliest {
 		return offsets.Beginning{}, nil

@@ -48,8 +48,8 @@ func TestPolicyOf(t *testing.T) {
 	}
 }
 
-// In a group that starts at the end, a partition without an offset starts there only while the group begins on the topic. What the
-// offsets of the topic's other partition say decides.
+// In a group that starts at the end, a partition without an offset starts there only while the group begins on the topic. What
+// the offsets of the topic's other partition say decides.
 func TestBeginningAtTheEnd(t *testing.T) {
 	p, other := tp("t", 0), tp("t", 1)
 	id := sarama.Uuid{1}
@@ -189,8 +189,8 @@ func TestBeginningWithFence(t *testing.T) {
 	})
 }
 
-// A group that starts at a time starts at the first message of that time or later, or at the end. What is behind an offset beyond the end
-// may all be new.
+// A group that starts at a time starts at the first message of that time or later, or at the end. What is behind an offset beyond
+// the end may all be new.
 func TestStartAtATime(t *testing.T) {
 	p, began := tp("t", 0), time.UnixMilli(9000)
 	for name, c := range map[string]struct {

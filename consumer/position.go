@@ -15,8 +15,8 @@ import (
 )
 
 // position determines the start position, opens the tracker there, and commits it unless that is not needed (isStored). The
-// commit has two reasons: a policy must not choose twice, and Kafka may refuse commits of this group. If reads is true the caller opens
-// the stream next, and position may begin with that.
+// commit has two reasons: a policy must not choose twice, and Kafka may refuse commits of this group. If reads is true the caller
+// opens the stream next, and position may begin with that.
 func (o *opening) position(ctx context.Context, reads bool) (int64, error) {
 	o.enter(atTopic)
 	if err := o.describe(ctx); err != nil {
@@ -143,9 +143,10 @@ func (o *opening) describe(ctx context.Context) error {
 
 // start returns where the partition starts: at the offset that was found, or where a policy says.
 //
-// Stored offsets have the number of partitions that the topic had when the group first started on it; without any it is the number
-// now. For a topic that was created again the number is at most that of the old topic, so that its additional partitions are new. A
-// number that was copied from another cluster is at most that of partitions here, so that those which the topic gets later are new.
+// Stored offsets have the number of partitions that the topic had when the group first started on it; without any it is the
+// number now. For a topic that was created again the number is at most that of the old topic, so that its additional partitions
+// are new. A number that was copied from another cluster is at most that of partitions here, so that those which the topic gets
+// later are new.
 func (o *opening) start(ctx context.Context, found offsets.Stored) (start, error) {
 	now := o.member.catalog.Count(o.tp.Topic)
 	reason := o.reason(found)
@@ -176,9 +177,10 @@ func (o *opening) leavesAlone(reason string) bool {
 	return o.isFenced() && (reason == "" || o.member.policy.from == Earliest)
 }
 
-// isStored reports whether the start position need not be committed if Kafka takes commits of this member: a member of this group has
-// stored it with all that this member would store but its token, of the same topic, in this tree and this cluster. A commit of a former owner that arrives from now on is one that the repeats find, as they find one that arrives after a commit of
-// the start position. The first repeat also commits what is found here, so that offsets of partitions that change hands do not
+// isStored reports whether the start position need not be committed if Kafka takes commits of this member: a member of this group
+// has stored it with all that this member would store but its token, of the same topic, in this tree and this cluster. A commit
+// of a former owner that arrives from now on is one that the repeats find, as they find one that arrives after a commit of the
+// start position. The first repeat also commits what is found here, so that offsets of partitions that change hands do not
 // expire.
 func (o *opening) isStored(found offsets.Stored, s start) bool {
 	here := o.member.place(o.claim.Incarnation())

@@ -38,8 +38,8 @@ func (p *Partition) standing(now time.Time) status.Offsets {
 	return out
 }
 
-// uncommitted returns how many offsets are between the committed one and the next message that the handler gets; 0 if the program keeps
-// offsets itself.
+// uncommitted returns how many offsets are between the committed one and the next message that the handler gets; 0 if the program
+// keeps offsets itself.
 func (p *Partition) uncommitted() int64 {
 	if p.keepsItself {
 		return 0

@@ -9,8 +9,8 @@ import (
 // sampleEvery is the time between two samples of a partition. Messages whose handling takes longer are all sampled.
 const sampleEvery = 10 * time.Millisecond
 
-// sampler measures the handling time of some messages, or batches. With sarama's interfaces the tracker measures it, from mark to mark. The
-// sampler belongs to the goroutine that reads.
+// sampler measures the handling time of some messages, or batches. With sarama's interfaces the tracker measures it, from mark to
+// mark. The sampler belongs to the goroutine that reads.
 type sampler struct {
 	due     time.Duration // when the next sample is due, by the session's clock
 	running bool          // a message that was handed out is being measured

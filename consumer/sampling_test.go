@@ -88,8 +88,8 @@ func TestDelayNeedsATimestamp(t *testing.T) {
 	})
 }
 
-// With a channel the time from one mark to the next counts, or from the moment when a message came into the empty channel, however large the
-// channel is.
+// With a channel the time from one mark to the next counts, or from the moment when a message came into the empty channel,
+// however large the channel is.
 func TestMarksAreSampled(t *testing.T) {
 	for _, size := range []int{0, 2, 256} {
 		synctest.Test(t, func(t *testing.T) {

@@ -128,8 +128,8 @@ func (s *consumeSession) soughtAll() []kiel.Partition {
 	return slices.Collect(maps.Keys(s.seeks))
 }
 
-// storeSeeks stores where an eager session's Setup has set partitions to start, and returns when that is stored, or the session ends.
-// With Fence it does nothing: what an owner stores before Fence may be overwritten.
+// storeSeeks stores where an eager session's Setup has set partitions to start, and returns when that is stored, or the session
+// ends. With Fence it does nothing: what an owner stores before Fence may be overwritten.
 func (m *membership) storeSeeks(s *consumeSession) {
 	if m.group.settings.Fence != nil {
 		return

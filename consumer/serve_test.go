@@ -58,8 +58,8 @@ func TestSessionEndsBeforeItsMemberLeaves(t *testing.T) {
 	})
 }
 
-// The call's context ends after the handlers have returned by themselves, and what makes the member leave with that context has not run
-// by then. The stop is an orderly one all the same, in which a static member stays a member.
+// The call's context ends after the handlers have returned by themselves, and what makes the member leave with that context has
+// not run by then. The stop is an orderly one all the same, in which a static member stays a member.
 func TestStopIsOrderlyBeforeItsFunctionRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error { return nil }, nil)

@@ -12,10 +12,10 @@ import (
 	"github.com/kielgo/kiel/internal/pause"
 )
 
-// MaxMetadata is how many characters the metadata of a mark may have, so that Kafka stores them: a broker takes 4,096 in all, unless
-// its offset.metadata.max.bytes says otherwise, and this package needs the rest for its own. Kafka counts UTF-16 code units, of which
-// a text has no more than bytes. Longer metadata are sent until a broker refuses some. For 10 minutes from then on marks are stored without
-// metadata that are longer: the offset counts, and an [ErrMetadataLost] is reported.
+// MaxMetadata is how many characters the metadata of a mark may have, so that Kafka stores them: a broker takes 4,096 in all,
+// unless its offset.metadata.max.bytes says otherwise, and this package needs the rest for its own. Kafka counts UTF-16 code
+// units, of which a text has no more than bytes. Longer metadata are sent until a broker refuses some. For 10 minutes from then
+// on marks are stored without metadata that are longer: the offset counts, and an [ErrMetadataLost] is reported.
 const MaxMetadata = offsets.MaxText
 
 // MetadataText returns the text of a mark from the metadata that Kafka stores with an offset, for programs that read them by an
@@ -97,9 +97,9 @@ type claimSession struct {
 	ctx context.Context //nolint:containedctx // has the claimSession as a value for SessionOf
 }
 
-// of returns the Session for p's ConsumeClaim: in an eager session that of the call, as with sarama, which ends as a whole. end is
-// called when p's context has ended, before Messages is closed: it ends the session's context, with the cause of that in a session of
-// p's own. It may be called more than once.
+// of returns the Session for p's ConsumeClaim: in an eager session that of the call, as with sarama, which ends as a whole. end
+// is called when p's context has ended, before Messages is closed: it ends the session's context, with the cause of that in a
+// session of p's own. It may be called more than once.
 func (s *groupSession) of(p *Partition) (_ Session, end func()) {
 	if s.session.kind.Eager {
 		return s, func() { s.ended(p) }
@@ -125,9 +125,9 @@ var (
 	_ Session = (*claimSession)(nil)
 )
 
-// Claims returns what was held when Setup was called, in an eager session. In an incremental one it returns the open partitions; before
-// Setup has returned those that are about to be opened, and after the end of the session those that were open at the end. The map is
-// the caller's.
+// Claims returns what was held when Setup was called, in an eager session. In an incremental one it returns the open partitions;
+// before Setup has returned those that are about to be opened, and after the end of the session those that were open at the end.
+// The map is the caller's.
 func (s *groupSession) Claims() map[string][]int32 { return s.session.partitions() }
 
 // MemberID returns "": Kafka knows no member of this group.
@@ -164,8 +164,8 @@ func (s *groupSession) find(topic string, partition int32) *offsets.Tracker {
 	return s.committer.Find(topic, partition)
 }
 
-// mark marks an offset, and returns false if that has no effect. It looks for the tracker only if that of the last mark with such an id
-// does not take the mark.
+// mark marks an offset, and returns false if that has no effect. It looks for the tracker only if that of the last mark with such
+// an id does not take the mark.
 func (s *groupSession) mark(topic string, partition int32, offset int64, metadata string) bool {
 	slot := &s.recent[uint32(partition)%uint32(len(s.recent))]
 	if t := slot.Load(); t != nil && t.IsOf(topic, partition) && !s.session.isOver() && t.Mark(offset, metadata) {
@@ -210,8 +210,8 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 }
 
 // Commit commits all marks in one request and returns when the request is answered. Failures go to Errors. In Setup of an eager
-// session it stores the marks and resets made so far, which waits for transactions of former owners (KIP-447); with Options.Fence it
-// stores nothing there.
+// session it stores the marks and resets made so far, which waits for transactions of former owners (KIP-447); with Options.Fence
+// it stores nothing there.
 func (s *groupSession) Commit() {
 	if s.session.kind.Eager && s.session.inSetup() {
 		s.store()

@@ -6,11 +6,11 @@ import "github.com/IBM/sarama"
 // when a wrapper is in between.
 //
 // In an eager session Setup, each ConsumeClaim and Cleanup are given the same session, whose Context ends when the session does.
-// In an incremental one Setup and Cleanup are given the session of the call, whose Context ends when the call begins to end, or the
-// member to leave. Each ConsumeClaim is given a session of its own, which differs from the call's in its Context alone: that also
-// ends when the partition is revoked or lost, or can't be read any more. The cause wraps ownership.ErrRevoked or ownership.ErrLost in the first
-// two cases. After a revocation the other methods work on until ConsumeClaim returns, so that the handler can finish and mark what
-// it has in hand. Both contexts have the values of the call's context.
+// In an incremental one Setup and Cleanup are given the session of the call, whose Context ends when the call begins to end, or
+// the member to leave. Each ConsumeClaim is given a session of its own, which differs from the call's in its Context alone: that
+// also ends when the partition is revoked or lost, or can't be read any more. The cause wraps ownership.ErrRevoked or
+// ownership.ErrLost in the first two cases. After a revocation the other methods work on until ConsumeClaim returns, so that the
+// handler can finish and mark what it has in hand. Both contexts have the values of the call's context.
 //
 // MemberID returns "" and GenerationID returns -1 (sarama.GroupGenerationUndefined): Kafka knows no members of this group. With
 // these two Kafka stores the offsets of any producer's transaction, also those of a former owner; [Options].Fence prevents that.
@@ -39,9 +39,9 @@ type Session interface {
 // sessionKey is the key under which the context of a Session has that Session itself.
 type sessionKey struct{}
 
-// SessionOf returns the Session behind the session that a handler was given: that of the call in Setup and Cleanup, the partition's
-// own in ConsumeClaim. s may be the Session itself or a wrapper around it whose Context descends from the Session's. The wrapper may have a MemberID of its own, but no GenerationID. SessionOf returns
-// false for a session of sarama's own group.
+// SessionOf returns the Session behind the session that a handler was given: that of the call in Setup and Cleanup, the
+// partition's own in ConsumeClaim. s may be the Session itself or a wrapper around it whose Context descends from the Session's.
+// The wrapper may have a MemberID of its own, but no GenerationID. SessionOf returns false for a session of sarama's own group.
 //
 //	if own, ok := consumer.SessionOf(session); ok {
 //		token := own.Token(claim.Topic(), claim.Partition())

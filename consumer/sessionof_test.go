@@ -194,7 +194,8 @@ type steadyHolder struct{ fakeHolder }
 
 func (*steadyHolder) Trusted() bool { return true }
 
-// Marks reach the tracker of the opening that lasts, though a session remembers those of marks before, and none after the session.
+// Marks reach the tracker of the opening that lasts, though a session remembers those of marks before, and none after the
+// session.
 func TestMarksAreOfTheNewestOpening(t *testing.T) {
 	s := newConsumeSession(t.Context(), t.Context(), sessions.Kind{})
 	late := 0

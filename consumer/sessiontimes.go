@@ -12,14 +12,14 @@ import (
 	"github.com/kielgo/kiel/internal/operr"
 )
 
-// ownTime is how much later than an eager session ownership loses the claim of a handler that does not return: the session decides,
-// and has this time left for commits and releases.
+// ownTime is how much later than an eager session ownership loses the claim of a handler that does not return: the session
+// decides, and has this time left for commits and releases.
 func ownTime(rebalanceTimeout time.Duration) time.Duration {
 	return min(rebalanceTimeout/10, time.Second)
 }
 
-// halfOf returns when, of the time that a session has to end, what moves does not wait for Cleanup any more: half of it, or the time
-// that two last commits may take before its end, if that is later.
+// halfOf returns when, of the time that a session has to end, what moves does not wait for Cleanup any more: half of it, or the
+// time that two last commits may take before its end, if that is later.
 func halfOf(d time.Duration) time.Duration { return max(d/2, d-2*offsets.LastCommitTimeout) }
 
 // stopTime is how long what an eager session calls may take when the member leaves. The rest of StopTimeout is for commits,
@@ -51,8 +51,8 @@ func (d *driver) deadline(what sessions.What, since time.Time) time.Time {
 	}
 }
 
-// endOf returns when a part of the time is over that the session has to end. incremental is when that is for an incremental session
-// while the member leaves: its ConsumeClaims have the time that ownership gives them, and Cleanup what is left.
+// endOf returns when a part of the time is over that the session has to end. incremental is when that is for an incremental
+// session while the member leaves: its ConsumeClaims have the time that ownership gives them, and Cleanup what is left.
 func (d *driver) endOf(part func(time.Duration) time.Duration, incremental func() time.Time) time.Time {
 	set := d.member.group.settings
 	at := d.ended.Add(part(set.RebalanceTimeout))

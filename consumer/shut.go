@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// shutPause is how often a member looks whether partitions that it owns are not open. Only if some are it asks Kafka for their ends.
+	// shutPause is how often a member looks whether partitions that it owns are not open. Only if some are it asks Kafka for
+	// their ends.
 	shutPause = time.Minute
 	// shutLimit is how long a partition must have been shut before its end is asked for: opening one takes less.
 	shutLimit = 10 * time.Second
@@ -55,8 +56,9 @@ func (s *shut) setEnd(end int64, now time.Time) {
 	}
 }
 
-// lag returns how many offsets wait, and the age of the first message of them. If its timestamp is not known, it is as old as the time since
-// it was seen to wait. ok is false if the offsets are not known, or the committed one is not in the log: then the partition can't be opened.
+// lag returns how many offsets wait, and the age of the first message of them. If its timestamp is not known, it is as old as the
+// time since it was seen to wait. ok is false if the offsets are not known, or the committed one is not in the log: then the
+// partition can't be opened.
 func (s *shut) lag(now time.Time) (messages int64, behind time.Duration, ok bool) {
 	committed := s.committed()
 	if committed < 0 || s.end < committed {
@@ -196,8 +198,9 @@ func (l *shutPartitions) offsets(p kiel.Partition, now time.Time) *status.Offset
 	return out
 }
 
-// watchShut asks Kafka once in shutPause for the ends of the partitions that are owned and not open, by one request to each of their
-// leaders, until ctx ends. While all are open it asks for nothing. Committed offsets that no opening has read are read once.
+// watchShut asks Kafka once in shutPause for the ends of the partitions that are owned and not open, by one request to each of
+// their leaders, until ctx ends. While all are open it asks for nothing. Committed offsets that no opening has read are read
+// once.
 func (m *membership) watchShut(ctx context.Context) {
 	for pause.Sleep(ctx, shutPause) == nil {
 		if ends, unknown := m.shut.due(time.Now()); len(ends) > 0 && m.group.isReachable() {
@@ -216,8 +219,8 @@ func (m *membership) isFormer(p kiel.Partition, found offsets.Stored) bool {
 	return !found.IsCopied(offsets.ClusterID(m.cluster)) && !offsets.SameTopic(found.TopicID, m.catalog.ID(p.Topic))
 }
 
-// timestampAt returns the timestamp of the message at offset, if p still has it; or else of the first one that came, if that is behind.
-// It is zero if p has neither.
+// timestampAt returns the timestamp of the message at offset, if p still has it; or else of the first one that came, if that is
+// behind. It is zero if p has neither.
 func (p *Partition) timestampAt(offset int64) time.Time {
 	c := p.cursor.Load()
 	if c == nil {

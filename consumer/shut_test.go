@@ -59,7 +59,8 @@ func TestCountedAndNeverReceived(t *testing.T) {
 	})
 }
 
-// A partition may be claimed again before the end of the claim before is noticed, which must not drop what is known of the new one.
+// A partition may be claimed again before the end of the claim before is noticed, which must not drop what is known of the new
+// one.
 func TestEndOfTheClaimBefore(t *testing.T) {
 	var l shutPartitions
 	before, after := &opening{tp: tp("t", 0), claim: &fakeHolder{}}, &opening{tp: tp("t", 0), claim: &fakeHolder{}}

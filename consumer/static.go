@@ -15,8 +15,8 @@ var errStopped = fmt.Errorf("%w (%w)", context.Canceled, ownership.ErrKeep)
 // errNotInOrder is the reason for which a membership that was to stay is ended after all.
 var errNotInOrder = errors.New("the program's code has not returned in its time")
 
-// stopOrderly makes the member leave because the program has asked for an orderly stop. The membership of a static member then stays,
-// if all goes well.
+// stopOrderly makes the member leave because the program has asked for an orderly stop. The membership of a static member then
+// stays, if all goes well.
 func (m *membership) stopOrderly() {
 	if m.group.settings.Static {
 		m.leave(errStopped)
@@ -25,8 +25,8 @@ func (m *membership) stopOrderly() {
 	m.leave(nil)
 }
 
-// endTenure lets the membership of a static member stay that has left in order, until the ZooKeeper session has timed out. err is the
-// member's error. All claims are released.
+// endTenure lets the membership of a static member stay that has left in order, until the ZooKeeper session has timed out. err is
+// the member's error. All claims are released.
 func (m *membership) endTenure(err error) {
 	if !m.owner.Kept() {
 		return

@@ -10,9 +10,9 @@ import (
 
 // fetcher opens partitions for reading.
 type fetcher interface {
-	// open starts to read p at offset. leaderEpoch is the leader epoch of the record batch before offset, -1 when it is not known. The
-	// error is sarama.ErrOffsetOutOfRange when Kafka does not have that offset, and a fetch.TruncatedError when the first answer
-	// shows that the log before offset was truncated.
+	// open starts to read p at offset. leaderEpoch is the leader epoch of the record batch before offset, -1 when it is not
+	// known. The error is sarama.ErrOffsetOutOfRange when Kafka does not have that offset, and a fetch.TruncatedError when the
+	// first answer shows that the log before offset was truncated.
 	open(ctx context.Context, p kiel.Partition, offset int64, leaderEpoch int32) (stream, error)
 	// prepare connects to the leaders of partitions that are to be opened soon, as far as they are known. It does not block.
 	prepare(ps []kiel.Partition)

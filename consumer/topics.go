@@ -48,9 +48,9 @@ func (m *membership) firstLook(ctx context.Context) error {
 	return m.learnCluster(ctx)
 }
 
-// lookAndCreate has Kafka create topics that do not exist, as a program's Config says, and looks again. It does so only for topics
-// that the Group has never seen: one that was deleted stays deleted. failed is the error of the look before, which it returns if
-// there is nothing to create. Brokers that do not create topics do not say so; lookAndCreate gives up as sarama does.
+// lookAndCreate has Kafka create topics that do not exist, as a program's Config says, and looks again. It does so only for
+// topics that the Group has never seen: one that was deleted stays deleted. failed is the error of the look before, which it
+// returns if there is nothing to create. Brokers that do not create topics do not say so; lookAndCreate gives up as sarama does.
 func (m *membership) lookAndCreate(ctx context.Context, failed error) error {
 	retry := m.group.settings.config.Metadata.Retry
 	known := m.catalog.Partitions()
@@ -188,8 +188,8 @@ func (o *openPartitions) check(id func(topic string) sarama.Uuid) {
 // RemoveTopic returns [ErrTopicInUse], with the name of the member, while there is a member that asks for the topic by its name,
 // that asks for all topics, or whose topics are not known, as with members of Python kiel: then use RemovePartitions of
 // allocator. It returns [ErrTopicNotInSet] if there is nothing to remove, and kiel.ErrInvalidName for a text that can't be a
-// topic's name. Other errors are allocator.ErrSetUnreadable (a set that can't be read is left as it is), the session's, and the cause of ctx's
-// end. With session.ErrUncertain the topic may have been removed.
+// topic's name. Other errors are allocator.ErrSetUnreadable (a set that can't be read is left as it is), the session's, and the
+// cause of ctx's end. With session.ErrUncertain the topic may have been removed.
 //
 // A member that asks for the topic and joins meanwhile adds it again, within a minute. A member that has asked Kafka before the
 // topic was deleted there, and has waited for ZooKeeper since, adds it again once. Then the topic is missing in Kafka, and can be

@@ -37,9 +37,9 @@ type warned struct {
 	longest          time.Duration // for which the handler has stood
 }
 
-// watchHandlers warns of handlers that don't go on and of those that mark nothing, until ctx ends. It warns once each time, and of a
-// handler that goes on by itself and stands again only when it stands twice as long. What it has warned of ends when the handler goes on,
-// or with the claim.
+// watchHandlers warns of handlers that don't go on and of those that mark nothing, until ctx ends. It warns once each time, and
+// of a handler that goes on by itself and stands again only when it stands twice as long. What it has warned of ends when the
+// handler goes on, or with the claim.
 func (m *membership) watchHandlers(ctx context.Context) {
 	said := map[*Partition]warned{}
 	for pause.Sleep(ctx, handlerPause) == nil {
@@ -125,8 +125,8 @@ func (m *membership) warnOfStanding(all []standing) {
 	m.group.log.Began(reporting.KindStands, all[0].since)
 }
 
-// stood returns for how long a handler that could take a message has taken none. It is 0 for a handler that waits for messages when
-// none is there, though it has not marked the last one: it may mark only some, or many at a time.
+// stood returns for how long a handler that could take a message has taken none. It is 0 for a handler that waits for messages
+// when none is there, though it has not marked the last one: it may mark only some, or many at a time.
 func (p *Partition) stood(at time.Time) time.Duration {
 	stalled := p.stalled(at)
 	if p.pauses.has(p.id) {

@@ -67,8 +67,8 @@ func Ready(source Source, more ...Source) http.Handler {
 }
 
 // Status answers with the JSON of one source's status.Group, indented if the request has the parameter pretty. Where there are
-// several sources, the parameters group and member choose one; 404 says that none matches, 400 that several do. A source is asked once a
-// second at most, however many look: its answer may be a second old.
+// several sources, the parameters group and member choose one; 404 says that none matches, 400 that several do. A source is asked
+// once a second at most, however many look: its answer may be a second old.
 func Status(source Source, more ...Source) http.Handler {
 	sources := list(source, more)
 	for i, s := range sources {

@@ -72,8 +72,8 @@ func TestClaimsFromTwoBackups(t *testing.T) {
 	})
 }
 
-// After an ensemble went back to a backup, and accepted its clients as if nothing had happened, claims of this member stand again that
-// are older than those that it holds: all are read once, and opened again under the tokens that the servers know.
+// After an ensemble went back to a backup, and accepted its clients as if nothing had happened, claims of this member stand again
+// that are older than those that it holds: all are read once, and opened again under the tokens that the servers know.
 func TestTokensAfterBackup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 60

@@ -111,8 +111,8 @@ func (l *loop) judgeAll() {
 	}
 }
 
-// reportBlocked reports the partitions that are blocked, if there are any: in one error those by persistent znodes, in one those by
-// znodes of sessions that are no members'.
+// reportBlocked reports the partitions that are blocked, if there are any: in one error those by persistent znodes, in one those
+// by znodes of sessions that are no members'.
 func (l *loop) reportBlocked() {
 	l.blockedNews = false
 	var persistent, foreign []kiel.Partition

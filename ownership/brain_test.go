@@ -15,9 +15,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// brain is a scripted allocator: the test says who owns what. Like the real one it
-// tells a joined plan of each trusted incarnation, and one that is not joined when
-// trust ends or after Leave.
+// brain is a scripted allocator: the test says who owns what. Like the real one it tells a joined plan of each trusted
+// incarnation, and one that is not joined when trust ends or after Leave.
 type brain struct {
 	ses   *session.Session
 	group string

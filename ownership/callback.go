@@ -87,9 +87,9 @@ func (u *callbacks) observe(e Event, still func() bool, then func()) {
 	})
 }
 
-// observeMerged has the Observer called with an event that is not about a partition. If an event of the same kind waits, and no event about a
-// partition was put after it, only one of the two is delivered: the newer one; for Untrusted the older one, because its Since is when trust
-// ended.
+// observeMerged has the Observer called with an event that is not about a partition. If an event of the same kind waits, and no
+// event about a partition was put after it, only one of the two is delivered: the newer one; for Untrusted the older one, because
+// its Since is when trust ended.
 func (u *callbacks) observeMerged(e Event) {
 	if u.observed() {
 		u.observer.PutMerged(usercall.Callback{Kind: callObserver, About: string(e.Kind)}, e.Kind == Untrusted, func() { u.o.opts.Observer(e) })
@@ -103,8 +103,8 @@ func (u *callbacks) report(err error) {
 	}
 }
 
-// accept asks Accept about the partitions of a plan, on one goroutine, and returns those that it does not accept, with its errors. A
-// call that panics, or ends the goroutine, is an error like any other. When ctx has ended it asks about no more.
+// accept asks Accept about the partitions of a plan, on one goroutine, and returns those that it does not accept, with its
+// errors. A call that panics, or ends the goroutine, is an error like any other. When ctx has ended it asks about no more.
 func (u *callbacks) accept(ctx context.Context, ids []kiel.Partition) map[kiel.Partition]error {
 	refused := make(map[kiel.Partition]error)
 	if u.o.opts.Accept == nil {

@@ -19,8 +19,7 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// Behind an OnError that is slow a limited number of errors waits, the newest; the
-// others are counted.
+// Behind an OnError that is slow a limited number of errors waits, the newest; the others are counted.
 func TestSlowOnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -59,8 +58,8 @@ func TestSlowOnError(t *testing.T) {
 	})
 }
 
-// Behind an Observer that is very slow a limited number of events waits, whatever
-// happens meanwhile, and what it is told later is a true story.
+// Behind an Observer that is very slow a limited number of events waits, whatever happens meanwhile, and what it is told later is
+// a true story.
 func TestSlowObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Claim is what a handler holds while it owns a partition. Its methods may be
-// called from any goroutine, at any time; none blocks.
+// Claim is what a handler holds while it owns a partition. Its methods may be called from any goroutine, at any time; none
+// blocks.
 type Claim struct {
 	id           kiel.Partition
 	token        int64
@@ -37,8 +37,8 @@ func (c *Claim) Topic() string { return c.id.Topic }
 // Partition returns the partition's number.
 func (c *Claim) Partition() int32 { return c.id.ID }
 
-// Token returns the fencing token: the mzxid of the partition's epoch znode. It grows with every change of owner. Give it to a store that
-// can refuse an older one.
+// Token returns the fencing token: the mzxid of the partition's epoch znode. It grows with every change of owner. Give it to a
+// store that can refuse an older one.
 func (c *Claim) Token() int64 { return c.token }
 
 // Version returns the version of the snapshot that the claim acts on.
@@ -56,12 +56,12 @@ func (c *Claim) Incarnation() *session.Incarnation { return c.inc }
 // EpochPath returns the path of the partition's epoch znode.
 func (c *Claim) EpochPath() string { return c.epochPath }
 
-// EpochVersion returns the version of the epoch znode while this claim exists. A write to ZooKeeper is fenced by a multi of a check of it
-// and a set of the written znode with the writer's last version; neither is enough without the other.
+// EpochVersion returns the version of the epoch znode while this claim exists. A write to ZooKeeper is fenced by a multi of a
+// check of it and a set of the written znode with the writer's last version; neither is enough without the other.
 func (c *Claim) EpochVersion() int32 { return c.epochVersion }
 
-// Trusted reports whether the partition surely is this member's at this moment. It reads the clock and costs nanoseconds: ask before each
-// effect. It stays true after a revocation, until the handler has returned or the claim is lost.
+// Trusted reports whether the partition surely is this member's at this moment. It reads the clock and costs nanoseconds: ask
+// before each effect. It stays true after a revocation, until the handler has returned or the claim is lost.
 func (c *Claim) Trusted() bool { return !c.over.Load() && c.inc.Trusted() }
 
 // TrustedAt is Trusted, and returns the moment that it judged, as session.Incarnation.TrustedAt does; 0 when the answer is no.
@@ -72,9 +72,9 @@ func (c *Claim) TrustedAt() (at time.Duration, trusted bool) {
 	return c.inc.TrustedAt()
 }
 
-// Context returns the lifetime of the claim, which is longer than that of the handler's context: it lasts after a revocation, for the last
-// commits. Its cause is [ErrLost] when nothing may be committed any more, or [ErrRevoked] after the handler has returned and the claim is
-// released.
+// Context returns the lifetime of the claim, which is longer than that of the handler's context: it lasts after a revocation, for
+// the last commits. Its cause is [ErrLost] when nothing may be committed any more, or [ErrRevoked] after the handler has returned
+// and the claim is released.
 func (c *Claim) Context() context.Context { return c.ctx }
 
 // isOpen reports whether the Observer has returned from Claimed for it.

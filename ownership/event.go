@@ -23,17 +23,15 @@ const (
 	Releasing EventKind = "releasing"
 	// Lost: the claim has gone, or is lost to a handler that did not return.
 	Lost EventKind = "lost"
-	// Untrusted: the session can't be proved alive since Since; all claims of
-	// this member are lost.
+	// Untrusted: the session can't be proved alive since Since; all claims of this member are lost.
 	Untrusted EventKind = "untrusted"
 	// Left: all is released, Run is about to return.
 	Left EventKind = "left"
 )
 
-// Event is one thing that happened. A partition is owned from [Claimed] to the
-// first of [Released], [Lost], [Untrusted] and [Left]; per partition these
-// alternate. Trust regained in the same ZooKeeper session is Claimed again with
-// the same token. Fields that do not apply to the kind are zero.
+// Event is one thing that happened. A partition is owned from [Claimed] to the first of [Released], [Lost], [Untrusted] and
+// [Left]; per partition these alternate. Trust regained in the same ZooKeeper session is Claimed again with the same token.
+// Fields that do not apply to the kind are zero.
 type Event struct {
 	Kind      EventKind
 	Topic     string // "" when the event is not about a partition
@@ -44,17 +42,18 @@ type Event struct {
 	Session   int64  // the ZooKeeper session; 0 when there is none, and in the events that package consumer adds
 	Err       error  // of Lost and Untrusted: why; of Left: what Run returns, except ErrStuck
 
-	// Since is when trust ended, which may be long ago (Untrusted). In consumer.Committed it is the last time, before the answer came, at
-	// which the claim still allowed to store the offset: the write of the request, or a later write of another request.
+	// Since is when trust ended, which may be long ago (Untrusted). In consumer.Committed it is the last time, before the answer
+	// came, at which the claim still allowed to store the offset: the write of the request, or a later write of another request.
 	Since time.Time
 
-	// Reason is why it happened, as status.Codes list. Claimed has why the partition comes, Revoking why it goes, and Joined none.
+	// Reason is why it happened, as status.Codes list. Claimed has why the partition comes, Revoking why it goes, and Joined
+	// none.
 	Reason status.Reason
-	// Previous is the owner before, as far as this member knows; only Claimed has it. It is the holder of a claim that was in the way, else
-	// the one that this member's last snapshot named; this member itself when trust is regained in the same ZooKeeper session. "" says that
-	// it is not known, as in the next session, where another member may have owned the partition meanwhile.
+	// Previous is the owner before, as far as this member knows; only Claimed has it. It is the holder of a claim that was in the
+	// way, else the one that this member's last snapshot named; this member itself when trust is regained in the same ZooKeeper
+	// session. "" says that it is not known, as in the next session, where another member may have owned the partition meanwhile.
 	Previous string
-	// Next is the member to which the plan gives the partition; "" when that is not known. Only Revoking has it. Previous and Next have at
-	// most 256 bytes: names of others may be longer.
+	// Next is the member to which the plan gives the partition; "" when that is not known. Only Revoking has it. Previous and
+	// Next have at most 256 bytes: names of others may be longer.
 	Next string
 }

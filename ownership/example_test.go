@@ -15,8 +15,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// A member that works on its partitions one piece at a time, until it is told to
-// finish.
+// A member that works on its partitions one piece at a time, until it is told to finish.
 func Example() {
 	s, closed := connect(context.Background())
 	defer closed()
@@ -68,8 +67,8 @@ func Example() {
 	// left: <nil>
 }
 
-// A write to ZooKeeper that is refused once another owns the partition: a check of
-// the epoch, and a set with the version that this owner wrote last.
+// A write to ZooKeeper that is refused once another owns the partition: a check of the epoch, and a set with the version that
+// this owner wrote last.
 func ExampleClaim_EpochVersion() {
 	s, closed := connect(context.Background())
 	defer closed()

@@ -48,8 +48,8 @@ func TestLostReplyOfTheClaim(t *testing.T) {
 	})
 }
 
-// The claim was made, its answer is lost, and then the plan gives the partition to
-// another: the claim is released, nobody waits for ever.
+// The claim was made, its answer is lost, and then the plan gives the partition to another: the claim is released, nobody waits
+// for ever.
 func TestLostReplyOfTheClaimAndNewPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -246,8 +246,8 @@ func TestSuspendedDuringADrain(t *testing.T) {
 	})
 }
 
-// Trust that comes back in the same ZooKeeper session finds the claims where they
-// were: same tokens, and new handlers when the old ones have returned.
+// Trust that comes back in the same ZooKeeper session finds the claims where they were: same tokens, and new handlers when the
+// old ones have returned.
 func TestTrustRegained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

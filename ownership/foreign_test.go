@@ -51,8 +51,9 @@ func (m *member) wantDisagreements(want ...string) {
 	}
 }
 
-// An ephemeral znode in the place of a claim, whose data is no claim's, goes only with its session, which is no member's. The member
-// that waits for it is told at once, and again and again, without a request more. When it has gone, the partition is owned at once.
+// An ephemeral znode in the place of a claim, whose data is no claim's, goes only with its session, which is no member's. The
+// member that waits for it is told at once, and again and again, without a request more. When it has gone, the partition is owned
+// at once.
 func TestForeignClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -129,8 +130,8 @@ func TestForeignClaimOfOtherData(t *testing.T) {
 	})
 }
 
-// A claim that reads like a member's, of a session that is no member's, is reported when it has stood for longer than a member that
-// leaves may take, also if the waiting member loses its trust for a while.
+// A claim that reads like a member's, of a session that is no member's, is reported when it has stood for longer than a member
+// that leaves may take, also if the waiting member loses its trust for a while.
 func TestClaimOfNoMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

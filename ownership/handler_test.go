@@ -14,8 +14,8 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// A handler that does not return in time loses its claim: it is released all the
-// same, and the partition is not taken again while the handler runs.
+// A handler that does not return in time loses its claim: it is released all the same, and the partition is not taken again while
+// the handler runs.
 func TestStuckHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -143,8 +143,7 @@ func TestStuckAfterLoss(t *testing.T) {
 	})
 }
 
-// A handler that returns while the partition is owned is called again, under the
-// same claim, after a growing pause.
+// A handler that returns while the partition is owned is called again, under the same claim, after a growing pause.
 func TestHandlerReturns(t *testing.T) {
 	for name, ret := range map[string]error{"nil": nil, "error": errors.New("boom")} {
 		t.Run(name, func(t *testing.T) {
@@ -209,8 +208,7 @@ func TestErrorAfterRevocation(t *testing.T) {
 	})
 }
 
-// Leaving: the member znode goes first, then each partition as soon as it is
-// drained, then the allocator.
+// Leaving: the member znode goes first, then each partition as soon as it is drained, then the allocator.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -254,8 +252,7 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// Without ZooKeeper the member znode can't be removed; the handlers are told all
-// the same, in time.
+// Without ZooKeeper the member znode can't be removed; the handlers are told all the same, in time.
 func TestLeaveWithoutZooKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

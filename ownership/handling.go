@@ -9,8 +9,7 @@ import (
 	"github.com/kielgo/kiel/ownership/internal/machine"
 )
 
-// steady is how long a handler, or a claim, must have lasted for its end not to
-// count as one of a row.
+// steady is how long a handler, or a claim, must have lasted for its end not to count as one of a row.
 const steady = time.Minute
 
 // vanishedPause is the longest pause before a claim that a third party has ended is made again: whoever puts znodes in order, and
@@ -46,7 +45,8 @@ func (l *loop) announce(p *part) {
 	})
 }
 
-// onAnnounced handles the return of the Observer from Claimed; said is false if it was not called, because the claim was not trusted any more.
+// onAnnounced handles the return of the Observer from Claimed; said is false if it was not called, because the claim was not
+// trusted any more.
 func (l *loop) onAnnounced(p *part, c *Claim, said bool) {
 	if p.claim == c && said {
 		c.opened = time.Now()
@@ -132,8 +132,7 @@ func (l *loop) armOvertime(p *part, d time.Duration) {
 	p.overtime = timer
 }
 
-// onOvertime: a handler has not returned in its time. Its claim is lost to it and
-// released all the same.
+// onOvertime: a handler has not returned in its time. Its claim is lost to it and released all the same.
 func (l *loop) onOvertime(p *part) {
 	stuck := &StuckError{Partition: p.id, For: time.Since(p.asked)}
 	l.failed(troubleStuck, p.id.String(), stuck)

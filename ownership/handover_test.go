@@ -108,8 +108,7 @@ func TestClaimIsHeldWhileTheHandlerDrains(t *testing.T) {
 	})
 }
 
-// Released is told before the release is sent: an observer that takes its time
-// delays it.
+// Released is told before the release is sent: an observer that takes its time delays it.
 func TestReleasedIsToldBeforeTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -138,8 +137,7 @@ func TestReleasedIsToldBeforeTheRelease(t *testing.T) {
 	})
 }
 
-// Only the znode in the way is waited for: members that wait for other claims
-// are not woken.
+// Only the znode in the way is waited for: members that wait for other claims are not woken.
 func TestNoHerd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

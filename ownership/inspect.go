@@ -17,12 +17,13 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Inspect describes a group by its znodes, for a program that is no member of it: what allocator.Inspect tells, and for each partition the
-// owner, since when, with which token, after whom and why; for one without an owner who claimed it last, as Previous, and why. It reads one
-// znode for each partition, 16 at a time, and writes nothing. They are not read at one moment: what changes meanwhile may show in parts.
+// Inspect describes a group by its znodes, for a program that is no member of it: what allocator.Inspect tells, and for each
+// partition the owner, since when, with which token, after whom and why; for one without an owner who claimed it last, as
+// Previous, and why. It reads one znode for each partition, 16 at a time, and writes nothing. They are not read at one moment:
+// what changes meanwhile may show in parts.
 //
-// Odd claims are among the Disagreements. Errors are those of allocator.Inspect, allocator.ErrNoGroup among them, and those of reading the
-// claims.
+// Odd claims are among the Disagreements. Errors are those of allocator.Inspect, allocator.ErrNoGroup among them, and those of
+// reading the claims.
 func Inspect(ctx context.Context, s *session.Session, group string) (*status.Group, error) {
 	return InspectScope(ctx, s, group, Scope{})
 }
@@ -33,8 +34,8 @@ type Scope struct {
 	Most   int      // reads none if there are more partitions than that; 0 for no limit
 }
 
-// InspectScope is [Inspect] for a part of a large group. Partitions outside of the scope have the state Owned, without an owner, or Free, and
-// members' Owned does not count them.
+// InspectScope is [Inspect] for a part of a large group. Partitions outside of the scope have the state Owned, without an owner,
+// or Free, and members' Owned does not count them.
 func InspectScope(ctx context.Context, s *session.Session, group string, scope Scope) (*status.Group, error) {
 	g, err := allocator.Inspect(ctx, s, group)
 	if err != nil {

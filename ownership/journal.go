@@ -208,8 +208,8 @@ func (l *loop) event(kind EventKind, c *Claim, reason status.Reason, err error) 
 	}
 }
 
-// tell has the Observer called with the next event of a claim that it knows. When it has returned, the turn's machine takes that as an input,
-// if it waits for it.
+// tell has the Observer called with the next event of a claim that it knows. When it has returned, the turn's machine takes that
+// as an input, if it waits for it.
 func (l *loop) tell(t turn, a machine.Action) {
 	e := l.event(Releasing, t.claim, t.goes, nil)
 	switch a {

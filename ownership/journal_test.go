@@ -11,8 +11,7 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// journal is what all members' observers and handlers tell, in one order, with the
-// checks that can be made as it is told.
+// journal is what all members' observers and handlers tell, in one order, with the checks that can be made as it is told.
 type journal struct {
 	mu      sync.Mutex
 	entries []entry
@@ -72,8 +71,8 @@ func (j *journal) forget(member string) {
 	j.entries = slices.DeleteFunc(j.entries, func(e entry) bool { return e.member == member })
 }
 
-// alone checks that nobody but member, which owns p in a session, has a trusted claim. A member whose session an operator has ended
-// may, until it hears of that, open again what it held.
+// alone checks that nobody but member, which owns p in a session, has a trusted claim. A member whose session an operator has
+// ended may, until it hears of that, open again what it held.
 func (j *journal) alone(member string, session int64, p kiel.Partition) {
 	if j.loose[p] || j.excused(session, time.Now()) {
 		return

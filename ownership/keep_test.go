@@ -9,7 +9,8 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// A membership that is to stay stays once all claims are released, and not before: the session's end would come too late for them.
+// A membership that is to stay stays once all claims are released, and not before: the session's end would come too late for
+// them.
 func TestKeepComesAfterTheReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -136,8 +136,8 @@ func (l *loop) startLeaving() {
 		l.post(func() {
 			if err != nil {
 				l.o.log.Warn("member znode not removed", "error", err)
-				// Stop the allocator now, so that it retries while handlers finish. Normally it is stopped last, because its callbacks
-				// may wait for handlers, and its own time to stop runs from then.
+				// Stop the allocator now, so that it retries while handlers finish. Normally it is stopped last, because its
+				// callbacks may wait for handlers, and its own time to stop runs from then.
 				l.stopAllocator()
 			}
 			l.drainAll()
@@ -197,8 +197,8 @@ func (l *loop) onAllocatorEnd(err error) {
 	l.drainAll()
 }
 
-// abandon ends what is left when leaving is over, and returns errors for what did not end. When claims could not be released, it gives the
-// session up.
+// abandon ends what is left when leaving is over, and returns errors for what did not end. When claims could not be released, it
+// gives the session up.
 func (l *loop) abandon() (errs []error) {
 	standing := 0
 	for _, id := range slices.SortedFunc(maps.Keys(l.parts), kiel.Partition.Compare) {

@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The time to leave is over while a claim has no answer yet, and the session could live on. The claim does not stay behind without
-// an owner: the session is given up, and Run says so.
+// The time to leave is over while a claim has no answer yet, and the session could live on. The claim does not stay behind
+// without an owner: the session is given up, and Run says so.
 func TestLeaveWithAClaimUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

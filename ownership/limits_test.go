@@ -40,8 +40,7 @@ kiel_unclaimable_partitions{group="g",reason="stuck"} %d
 	}
 }
 
-// What does not fit the session's budget stays unclaimed, loudly, and is claimed
-// when something else was released.
+// What does not fit the session's budget stays unclaimed, loudly, and is claimed when something else was released.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -98,8 +97,7 @@ func TestBudgetOfANewSession(t *testing.T) {
 	})
 }
 
-// A partition that the user does not want, or whose name can't be a znode's, is
-// not claimed and reported once.
+// A partition that the user does not want, or whose name can't be a znode's, is not claimed and reported once.
 func TestUnclaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -129,8 +127,8 @@ func TestUnclaimed(t *testing.T) {
 	})
 }
 
-// Claims that are refused are reported and tried again; releases that are refused
-// make the member give up its session, so that nobody waits for ever.
+// Claims that are refused are reported and tried again; releases that are refused make the member give up its session, so that
+// nobody waits for ever.
 func TestReleaseForbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

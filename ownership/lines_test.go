@@ -37,7 +37,8 @@ func wantLines(t *testing.T, log *logtest.Log, want int, parts ...string) {
 	}
 }
 
-// Up to 16 partitions that move at once have lines at level Info, which tell from whom, why, and to whom. More have them at level Debug.
+// Up to 16 partitions that move at once have lines at level Info, which tell from whom, why, and to whom. More have them at level
+// Debug.
 func TestLinesOfMoves(t *testing.T) {
 	for _, n := range []int{16, 17, 1000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -89,8 +90,8 @@ func TestLinesAreCountedByChange(t *testing.T) {
 	})
 }
 
-// The end of trust of 1,000 claims is one warning that counts them, and one line tells when they are owned again: in the same session, and
-// in the next one.
+// The end of trust of 1,000 claims is one warning that counts them, and one line tells when they are owned again: in the same
+// session, and in the next one.
 func TestLinesOfTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -163,8 +164,8 @@ func TestLinesWithoutZooKeeper(t *testing.T) {
 	})
 }
 
-// Handlers of 1,000 partitions that fail, or panic, cost a few lines, and one says that they work again. OnError gets each. Of panics one line
-// has the stack.
+// Handlers of 1,000 partitions that fail, or panic, cost a few lines, and one says that they work again. OnError gets each. Of
+// panics one line has the stack.
 func TestLinesOfHandlers(t *testing.T) {
 	for name, test := range map[string]struct {
 		end   func() error

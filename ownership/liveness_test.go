@@ -11,8 +11,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// What README.md promises of a group on a network that is well: how long
-// partitions may be without an owner.
+// What README.md promises of a group on a network that is well: how long partitions may be without an owner.
 const (
 	serverTick   = 2 * time.Second  // zktest's
 	timeout      = 10 * time.Second // session's
@@ -21,9 +20,8 @@ const (
 	apart        = 10 * time.Second       // changes this far apart are acted on at once
 )
 
-// After a join, a graceful leave and a crash all partitions are owned again, evenly
-// and by living members, in the time promised; at whatever moment between the
-// servers' ticks and the members' heartbeats it happens.
+// After a join, a graceful leave and a crash all partitions are owned again, evenly and by living members, in the time promised;
+// at whatever moment between the servers' ticks and the members' heartbeats it happens.
 func TestLiveness(t *testing.T) {
 	const n = 60
 	seed := make([]int32, n)

@@ -30,9 +30,9 @@ const (
 	inboxLen = 256
 )
 
-// loop is the ownership loop: the body of Run. It gives inputs to the machines of the partitions, and does what they order: requests, calls
-// of handlers and of the Observer. The journal notes each turn. Workers, timers and handlers send it functions, which it calls one after
-// the other; these functions alone touch the fields below the blank line.
+// loop is the ownership loop: the body of Run. It gives inputs to the machines of the partitions, and does what they order:
+// requests, calls of handlers and of the Observer. The journal notes each turn. Workers, timers and handlers send it functions,
+// which it calls one after the other; these functions alone touch the fields below the blank line.
 type loop struct {
 	o     *Owner
 	wire  *claims.Wire
@@ -78,8 +78,8 @@ func (l *loop) after(d time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(d, func() { l.post(f) })
 }
 
-// handle runs the functions in the inbox. It returns when leaving has begun and all claims are released, or when the deadline for that is
-// over.
+// handle runs the functions in the inbox. It returns when leaving has begun and all claims are released, or when the deadline for
+// that is over.
 func (l *loop) handle(ctx context.Context) {
 	stop, end := l.o.leave, ctx.Done()
 	var late <-chan time.Time
@@ -99,8 +99,9 @@ func (l *loop) handle(ctx context.Context) {
 		select {
 		case f := <-l.inbox:
 			f()
-			// Goroutines that are about to give another input, as those of handlers that return together, do so first. No rule depends
-			// on it: without it the first request goes alone more often, and a hand-over of many takes one round trip more.
+			// Goroutines that are about to give another input, as those of handlers that return together, do so first. No rule
+			// depends on it: without it the first request goes alone more often, and a hand-over of many takes one round trip
+			// more.
 			runtime.Gosched()
 			l.drainInbox()
 		case <-end:

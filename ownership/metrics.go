@@ -145,9 +145,8 @@ func (s *since) seconds() float64 {
 	return 0
 }
 
-// ownedTopics shows how many claims there are of each topic. A topic has a
-// series from the plan on that gives this member a partition of it, until
-// a plan gives it none and all claims are released.
+// ownedTopics shows how many claims there are of each topic. A topic has a series from the plan on that gives this member a
+// partition of it, until a plan gives it none and all claims are released.
 type ownedTopics struct {
 	gauge *prometheus.GaugeVec
 

@@ -13,9 +13,9 @@ type origin struct {
 	reason   status.Reason
 }
 
-// origin returns how a partition that is about to be claimed or opened comes to this member. What the loop saw itself
-// comes before what the plan says: the end of an earlier claim of ours, and the holder of a claim that was in the way. After the end of a
-// claim of ours the owner before is this member, unless another may have come and gone since: then nobody is known.
+// origin returns how a partition that is about to be claimed or opened comes to this member. What the loop saw itself comes
+// before what the plan says: the end of an earlier claim of ours, and the holder of a claim that was in the way. After the end of
+// a claim of ours the owner before is this member, unless another may have come and gone since: then nobody is known.
 func (l *loop) origin(p *part) origin {
 	self := l.o.source.Member()
 	if p.again != "" {

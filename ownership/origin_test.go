@@ -119,8 +119,8 @@ func TestOriginAfterAMemberIsGone(t *testing.T) {
 	}
 }
 
-// A claim that stood in the way, though the plan knew nothing of it, names the owner before. The member of that name need not be one
-// that the plan says is gone.
+// A claim that stood in the way, though the plan knew nothing of it, names the owner before. The member of that name need not be
+// one that the plan says is gone.
 func TestPreviousIsTheHolderThatWasWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -138,8 +138,8 @@ func TestPreviousIsTheHolderThatWasWaitedFor(t *testing.T) {
 	})
 }
 
-// A partition that is opened again after the end of trust says so: with this member before in the same session, where the claim stands as
-// it was, and with nobody in the next one, where another may have owned it meanwhile.
+// A partition that is opened again after the end of trust says so: with this member before in the same session, where the claim
+// stands as it was, and with nobody in the next one, where another may have owned it meanwhile.
 func TestOriginAfterTheEndOfTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -217,8 +217,8 @@ func TestOriginAfterAStuckHandler(t *testing.T) {
 	})
 }
 
-// A member that was cut off for longer than its session does not name itself as the owner before: another has owned its partitions
-// meanwhile, and has left again.
+// A member that was cut off for longer than its session does not name itself as the owner before: another has owned its
+// partitions meanwhile, and has left again.
 func TestPreviousAfterALongPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -305,8 +305,8 @@ func TestOriginsOfABatch(t *testing.T) {
 	})
 }
 
-// A partition that comes back before its handler has returned says what the plan says of that, also when its claim was made after the end
-// of trust and still stands.
+// A partition that comes back before its handler has returned says what the plan says of that, also when its claim was made after
+// the end of trust and still stands.
 func TestOriginOfWhatComesBack(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("after the end of trust %v", lost), func(t *testing.T) {

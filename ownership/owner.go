@@ -17,17 +17,16 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Handler is called once for each partition that is owned, on a goroutine of its own. ctx ends with a cause: [ErrRevoked] when the
-// partition is to go to another member (the handler may still commit, under [Claim.Context]), [ErrLost] when it is not this member's
-// any more. The claim is released after the handler has returned, or after RebalanceTimeout. A handler that returns while the partition
-// is still owned is called again after a pause, under the same claim.
+// Handler is called once for each partition that is owned, on a goroutine of its own. ctx ends with a cause: [ErrRevoked] when
+// the partition is to go to another member (the handler may still commit, under [Claim.Context]), [ErrLost] when it is not this
+// member's any more. The claim is released after the handler has returned, or after RebalanceTimeout. A handler that returns
+// while the partition is still owned is called again after a pause, under the same claim.
 //
-// There is at most one call for a partition at any time in an Owner. ctx has the values of Run's. A handler that panics has returned
-// with an error that is an [ErrCallback] and names the panic; the log has the stack.
+// There is at most one call for a partition at any time in an Owner. ctx has the values of Run's. A handler that panics has
+// returned with an error that is an [ErrCallback] and names the panic; the log has the stack.
 type Handler func(ctx context.Context, c *Claim) error
 
-// Owner claims the partitions that an allocator gives to this member, one
-// handler at work for each, and hands them over.
+// Owner claims the partitions that an allocator gives to this member, one handler at work for each, and hands them over.
 type Owner struct {
 	source  source
 	session *session.Session
@@ -54,8 +53,8 @@ type Owner struct {
 	err     error         // of Run, after done
 }
 
-// New returns an owner of the partitions that a allocates to this member. It runs
-// the allocator itself; a must not be run by anybody else. New does no I/O.
+// New returns an owner of the partitions that a allocates to this member. It runs the allocator itself; a must not be run by
+// anybody else. New does no I/O.
 func New(a *allocator.PartitionAllocator, h Handler, opts Options) (*Owner, error) {
 	if a == nil {
 		return nil, operr.New(pkg, "", "", errors.New("the allocator is nil"))
@@ -96,7 +95,8 @@ func newOwner(src source, h Handler, opts Options) (*Owner, error) {
 	return o, nil
 }
 
-// Allocator returns the allocator, for its snapshots and its set. It is nil if the Owner has another source of plans, as in tests.
+// Allocator returns the allocator, for its snapshots and its set. It is nil if the Owner has another source of plans, as in
+// tests.
 func (o *Owner) Allocator() *allocator.PartitionAllocator {
 	if a, ok := o.source.(allocation); ok {
 		return a.PartitionAllocator
@@ -104,25 +104,26 @@ func (o *Owner) Allocator() *allocator.PartitionAllocator {
 	return nil
 }
 
-// Owned returns the claims whose handlers may be at work, sorted by topic and partition. It never waits for ZooKeeper or a handler.
+// Owned returns the claims whose handlers may be at work, sorted by topic and partition. It never waits for ZooKeeper or a
+// handler.
 func (o *Owner) Owned() []OwnedClaim { return o.board.list() }
 
 // Run joins the group, claims and releases, until ctx ends, Stop is called, the allocator fails or the session is closed. Then it
-// leaves: it deletes the member znode first, revokes each partition and releases it as soon as its handler has returned, and stops the
-// allocator. If a claim could not be released, it gives the session up (session.GiveUp), so that nobody waits for the claim. It returns
-// within StopTimeout:
+// leaves: it deletes the member znode first, revokes each partition and releases it as soon as its handler has returned, and
+// stops the allocator. If a claim could not be released, it gives the session up (session.GiveUp), so that nobody waits for the
+// claim. It returns within StopTimeout:
 //
 //   - nil, if all was in order, and if ctx had ended or Stop was called before: then it joins nothing and calls no Observer;
 //   - the error of the allocator or of the session that has ended it;
 //   - [ErrStuck] for each handler or callback that has not returned, and for claims that were not released;
 //   - [kiel.ErrRunTwice] at a second call.
 //
-// Afterwards no handler or callback is called. What may still run is a handler or a callback that has not returned, whose claim is
-// lost; without ZooKeeper the allocator, for a session timeout at most; and, if a callback of the allocator's is stuck, the others of it
-// until its StopTimeout is over.
+// Afterwards no handler or callback is called. What may still run is a handler or a callback that has not returned, whose claim
+// is lost; without ZooKeeper the allocator, for a session timeout at most; and, if a callback of the allocator's is stuck, the
+// others of it until its StopTimeout is over.
 //
-// If ctx's cause wraps StuckErrors, the handlers of their partitions were asked to return [StuckError].For ago, and RebalanceTimeout
-// counts from then. Run keeps the session from closing until it has released everything.
+// If ctx's cause wraps StuckErrors, the handlers of their partitions were asked to return [StuckError].For ago, and
+// RebalanceTimeout counts from then. Run keeps the session from closing until it has released everything.
 func (o *Owner) Run(ctx context.Context) error {
 	if !o.started.CompareAndSwap(false, true) {
 		return operr.New(pkg, "", "", kiel.ErrRunTwice)
@@ -151,8 +152,8 @@ func (o *Owner) Run(ctx context.Context) error {
 	return o.err
 }
 
-// Kept reports whether Run has ended and the membership stays, because of [ErrKeep]. All claims are released then. The program calls
-// [session.Session.LetExpire] to let it stay while the process ends, or [session.Session.GiveUp] to end it after all.
+// Kept reports whether Run has ended and the membership stays, because of [ErrKeep]. All claims are released then. The program
+// calls [session.Session.LetExpire] to let it stay while the process ends, or [session.Session.GiveUp] to end it after all.
 func (o *Owner) Kept() bool { return o.source.Kept() }
 
 // endSource ends the allocator that was not run, so that nobody waits for it.
@@ -164,8 +165,8 @@ func (o *Owner) endSource(ctx context.Context) error {
 }
 
 // Stop makes Run leave and waits until it has returned. It returns Run's error, or ctx's cause when that ends first (Run goes on
-// leaving). Before Run it only makes Run return nil at once. It may be called from anywhere but the callbacks and handlers that Run
-// waits for.
+// leaving). Before Run it only makes Run return nil at once. It may be called from anywhere but the callbacks and handlers that
+// Run waits for.
 func (o *Owner) Stop(ctx context.Context) error {
 	o.once.Do(func() { close(o.leave) })
 	if !o.started.Load() {

@@ -42,8 +42,8 @@ type plans struct {
 	joinedIn int64                    // the session for which the Observer was called with Joined
 }
 
-// usable reports whether the newest plan was made under the incarnation that is trusted now. When an incarnation ends, its last plan is empty
-// for that reason alone; it must not be acted on, and the loop may not yet have noticed the end.
+// usable reports whether the newest plan was made under the incarnation that is trusted now. When an incarnation ends, its last
+// plan is empty for that reason alone; it must not be acted on, and the loop may not yet have noticed the end.
 func (l *loop) usable() bool {
 	return l.plan != nil && l.inc != nil && l.plan.inc == l.inc && l.inc.Context().Err() == nil
 }

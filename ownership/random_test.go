@@ -14,9 +14,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Whatever happens to the members, to their links, to the server's answers and to
-// the plans, there is at most one trusted owner of a partition; and when it is
-// quiet again all partitions are owned.
+// Whatever happens to the members, to their links, to the server's answers and to the plans, there is at most one trusted owner
+// of a partition; and when it is quiet again all partitions are owned.
 func TestRandomSchedules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {

@@ -22,11 +22,11 @@ func (l *loop) noteSettled() {
 	}
 }
 
-// NotReady returns why this member is not ready, "" when it is: it has joined, its session is trusted, and the first claims since then
-// are settled. A partition of the mapping is settled if it is owned, or can't be claimed for a reason that OnError receives: Accept has
-// refused it, the session has no room, an earlier handler is stuck, or another member, which may be draining, has had the claim for longer
-// than RebalanceTimeout. A member to which the mapping gives nothing is ready too. Later claims change nothing, until the
-// session's trust ends or the member leaves. NotReady does not block.
+// NotReady returns why this member is not ready, "" when it is: it has joined, its session is trusted, and the first claims since
+// then are settled. A partition of the mapping is settled if it is owned, or can't be claimed for a reason that OnError receives:
+// Accept has refused it, the session has no room, an earlier handler is stuck, or another member, which may be draining, has had
+// the claim for longer than RebalanceTimeout. A member to which the mapping gives nothing is ready too. Later claims change
+// nothing, until the session's trust ends or the member leaves. NotReady does not block.
 func (o *Owner) NotReady() string {
 	inc := o.session.Current()
 	switch {
@@ -49,9 +49,9 @@ func (o *Owner) NotReady() string {
 	return "the first claims"
 }
 
-// Alive returns nil when the loops of the owner and the allocator have answered, before Run, and when Run has ended in order. Otherwise it
-// returns the error with which Run has ended, or, when ctx ends, one that says which loop does not answer. It depends on neither ZooKeeper nor
-// handlers and callbacks.
+// Alive returns nil when the loops of the owner and the allocator have answered, before Run, and when Run has ended in order.
+// Otherwise it returns the error with which Run has ended, or, when ctx ends, one that says which loop does not answer. It
+// depends on neither ZooKeeper nor handlers and callbacks.
 func (o *Owner) Alive(ctx context.Context) error {
 	if l := o.running(); l != nil {
 		err := l.ask(ctx, func() {})

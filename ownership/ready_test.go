@@ -23,8 +23,8 @@ func (m *member) wantWaiting(why string) {
 	}
 }
 
-// A member is ready once its first claims are settled, and stays so when the plan gives it more. It is not while its session is not
-// trusted, and not before what it had is claimed again.
+// A member is ready once its first claims are settled, and stays so when the plan gives it more. It is not while its session is
+// not trusted, and not before what it had is claimed again.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

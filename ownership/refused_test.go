@@ -84,8 +84,8 @@ func (f *fleet) distrust() {
 	f.srv.Thaw()
 }
 
-// disturb makes the members send all that running members send: trust is lost, a session ends, and an operator deletes a member, writes over the
-// record of another, deletes the set, and the members with their directory.
+// disturb makes the members send all that running members send: trust is lost, a session ends, and an operator deletes a member,
+// writes over the record of another, deletes the set, and the members with their directory.
 func (f *fleet) disturb() {
 	time.Sleep(2 * time.Second)
 	f.distrust()

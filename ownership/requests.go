@@ -21,9 +21,9 @@ type queue struct {
 
 func (q *queue) add(p *part) { q.parts = append(q.parts, p) }
 
-// ready reports whether to start a worker: with any partitions when one worker at most is at work, otherwise only with a full multi, so that
-// batches grow while workers are busy. The first of partitions that are given up together, or become free, is sent by itself, and the others
-// do not wait for its answer.
+// ready reports whether to start a worker: with any partitions when one worker at most is at work, otherwise only with a full
+// multi, so that batches grow while workers are busy. The first of partitions that are given up together, or become free, is sent
+// by itself, and the others do not wait for its answer.
 func (q *queue) ready() bool {
 	return len(q.parts) > 0 && q.workers < few || len(q.parts) >= claims.BatchSize && q.workers < workers
 }

@@ -191,8 +191,8 @@ func tokens(members ...*full) string {
 	return b.String()
 }
 
-// TestEndedBefore asks a session and an owner to end before the owner has begun,
-// often, for without the rule it depends on who comes first.
+// TestEndedBefore asks a session and an owner to end before the owner has begun, often, for without the rule it depends on who
+// comes first.
 func TestEndedBefore(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, endBefore)

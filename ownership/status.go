@@ -18,10 +18,10 @@ import (
 // statusLimit is how long Status waits for the loop.
 const statusLimit = time.Second
 
-// Status describes the group as this member sees it: what the allocator's Status has, and for each partition of this member who owned it
-// before, why it came, how far it is, and what it waits for. It asks the loop, for at most a second, and neither ZooKeeper nor the handlers;
-// nothing is kept for it in between. When the loop does not answer, Self.Waiting says so, and the partitions have only what [Owner.Owned]
-// has. It may be called from anywhere, at any time. The result is the caller's.
+// Status describes the group as this member sees it: what the allocator's Status has, and for each partition of this member who
+// owned it before, why it came, how far it is, and what it waits for. It asks the loop, for at most a second, and neither
+// ZooKeeper nor the handlers; nothing is kept for it in between. When the loop does not answer, Self.Waiting says so, and the
+// partitions have only what [Owner.Owned] has. It may be called from anywhere, at any time. The result is the caller's.
 func (o *Owner) Status() *status.Group {
 	g := o.source.status()
 	if g.Self == nil {
@@ -150,7 +150,8 @@ func (l *loop) status() ownStatus {
 	return own
 }
 
-// mayHaveClaim reports whether a claim of ours may exist, as far as is known. It returns false for one whose request is under way.
+// mayHaveClaim reports whether a claim of ours may exist, as far as is known. It returns false for one whose request is under
+// way.
 func (p *part) mayHaveClaim() bool {
 	return p.Claim != machine.Free && p.Claim != machine.Claiming && p.Claim != machine.Waiting
 }

@@ -118,8 +118,8 @@ func TestSweepsGoOnAfterAFailedList(t *testing.T) {
 	})
 }
 
-// Another program writes the epoch just before a claim is released, so the release is refused. The claim is looked at and released
-// at once: nobody waits for a sweep.
+// Another program writes the epoch just before a claim is released, so the release is refused. The claim is looked at and
+// released at once: nobody waits for a sweep.
 func TestRefusedReleaseIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

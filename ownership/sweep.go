@@ -12,8 +12,9 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// sweeper is what the loop knows of claims beside the states of their partitions. Claims of this member are watched, and read when somebody
-// may have changed one. Once per session timeout the group's claims are compared with what this member thinks it holds.
+// sweeper is what the loop knows of claims beside the states of their partitions. Claims of this member are watched, and read
+// when somebody may have changed one. Once per session timeout the group's claims are compared with what this member thinks it
+// holds.
 type sweeper struct {
 	toWatch []claims.Finding        // claims that are to be watched
 	checked kiel.Partition          // whose claim was read last
@@ -129,8 +130,8 @@ func (l *loop) onChanged(inc *session.Incarnation, changed []kiel.Partition) {
 	}
 }
 
-// check reads the claims of these partitions, as far as they are this member's. One that is not what it was has vanished; the others
-// are watched on.
+// check reads the claims of these partitions, as far as they are this member's. One that is not what it was has vanished; the
+// others are watched on.
 func (l *loop) check(ids []kiel.Partition) {
 	inc, watch := l.inc, l.watch
 	var open []*Claim

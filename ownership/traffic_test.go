@@ -118,8 +118,8 @@ func (w *world) all() (take func() map[zktest.Op]int) {
 	}
 }
 
-// A member claims a thousand partitions with as few requests as go into packets, watches them with some, and asks for nothing but the
-// sweep's two reads in a session timeout while nothing changes. Its connection may be lost meanwhile.
+// A member claims a thousand partitions with as few requests as go into packets, watches them with some, and asks for nothing but
+// the sweep's two reads in a session timeout while nothing changes. Its connection may be lost meanwhile.
 func TestThousandClaimsCostFewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -47,7 +47,8 @@ func (l *loop) followSession(ctx context.Context) {
 	}
 }
 
-// followWatch notifies the loop of claims that may have changed. It returns true when the incarnation has ended, false when ctx has.
+// followWatch notifies the loop of claims that may have changed. It returns true when the incarnation has ended, false when ctx
+// has.
 func (l *loop) followWatch(ctx context.Context, inc *session.Incarnation, watch *claims.Watch) bool {
 	for {
 		select {

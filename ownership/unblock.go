@@ -37,8 +37,8 @@ type Block struct {
 	epochVersion int32 // as read before the znode was
 }
 
-// FindBlock reads, after a Sync, the znode in the place of a partition's claim. It writes nothing. The epoch is read first: whoever
-// claims the partition after that writes the epoch, so that [Block.Delete] is refused.
+// FindBlock reads, after a Sync, the znode in the place of a partition's claim. It writes nothing. The epoch is read first:
+// whoever claims the partition after that writes the epoch, so that [Block.Delete] is refused.
 func FindBlock(ctx context.Context, inc *session.Incarnation, group string, p kiel.Partition) (*Block, error) {
 	if err := kiel.CheckGroup(group); err != nil {
 		return nil, operr.New(pkg, "find claim", "", err)
@@ -88,13 +88,14 @@ func (b *Block) find(ctx context.Context, inc *session.Incarnation, epochs strin
 	return nil
 }
 
-// Delete deletes the znode if it is persistent, and nobody has claimed the partition since the Block was found. A claim writes the epoch in
-// its transaction, and epochs stay. So the delete travels with a check of the epoch's version. If there was no epoch, it travels with the
-// creation and the deletion of one, which the servers refuse if there is one by then. So a living claim is never deleted, however late the
-// request arrives. No znode of the caller's is left: members might not be allowed to write it.
+// Delete deletes the znode if it is persistent, and nobody has claimed the partition since the Block was found. A claim writes
+// the epoch in its transaction, and epochs stay. So the delete travels with a check of the epoch's version. If there was no
+// epoch, it travels with the creation and the deletion of one, which the servers refuse if there is one by then. So a living
+// claim is never deleted, however late the request arrives. No znode of the caller's is left: members might not be allowed to
+// write it.
 //
-// Errors are ErrNotPersistent, ErrClaimed, session.ErrNotEmpty for a znode with children, and the session's. If the outcome is unknown
-// (session.ErrUncertain), the znode may be deleted later; find out by FindBlock.
+// Errors are ErrNotPersistent, ErrClaimed, session.ErrNotEmpty for a znode with children, and the session's. If the outcome is
+// unknown (session.ErrUncertain), the znode may be deleted later; find out by FindBlock.
 func (b *Block) Delete(ctx context.Context, inc *session.Incarnation) error {
 	if !b.Exists || !b.Persistent {
 		return operr.New(pkg, "delete", b.Path, ErrNotPersistent)

@@ -31,8 +31,8 @@ func (f *fleet) refuseList(name string) *atomic.Int64 {
 	return created
 }
 
-// A member that may not list the members keeps what it owns, also when it loses trust within its session: the others plan it for this
-// member, and nobody else may take it.
+// A member that may not list the members keeps what it owns, also when it loses trust within its session: the others plan it for
+// this member, and nobody else may take it.
 func TestTrustLostWhileTheMembersCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -56,7 +56,8 @@ func TestTrustLostWhileTheMembersCannotBeListed(t *testing.T) {
 	})
 }
 
-// A member that may not list the members in a new session leaves its share to the others, and does not come and go with each attempt.
+// A member that may not list the members in a new session leaves its share to the others, and does not come and go with each
+// attempt.
 func TestSessionLostWhileTheMembersCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

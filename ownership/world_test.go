@@ -336,8 +336,7 @@ func (m *member) sessionID() int64 {
 	return 0
 }
 
-// kill ends a session as an operator would; what its member does until it hears of
-// that is the operator's fault.
+// kill ends a session as an operator would; what its member does until it hears of that is the operator's fault.
 func (w *world) kill(ses int64) {
 	w.journal.mu.Lock()
 	w.journal.exempt[ses] = time.Now()

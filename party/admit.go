@@ -24,8 +24,8 @@ func (l *loop) join(ctx context.Context) error {
 	return l.enter(ctx)
 }
 
-// askToJoin returns an ErrNotAdmitted if this member may not join the members as they are now. It lists both directories at the same
-// time: what it finds decides nothing but whether the member tries to join, and is read again after that.
+// askToJoin returns an ErrNotAdmitted if this member may not join the members as they are now. It lists both directories at the
+// same time: what it finds decides nothing but whether the member tries to join, and is read again after that.
 func (l *loop) askToJoin(ctx context.Context) error {
 	var records error
 	var listing sync.WaitGroup

@@ -7,9 +7,9 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// enter creates this member's znode, and in the same transaction its entry in the directory of records, if there is to be one. It returns
-// nil if the outcome is known, or will show when the loop reads the directories. Whatever the servers refuse about both, enter tries
-// about the member's znode alone: without an entry the others read that znode.
+// enter creates this member's znode, and in the same transaction its entry in the directory of records, if there is to be one. It
+// returns nil if the outcome is known, or will show when the loop reads the directories. Whatever the servers refuse about both,
+// enter tries about the member's znode alone: without an entry the others read that znode.
 func (l *loop) enter(ctx context.Context) error {
 	if l.records.path == "" {
 		return create(ctx, l.inc, l.path, l.node, l.data)
@@ -58,8 +58,8 @@ func (l *loop) createBoth(ctx context.Context) error {
 	return err
 }
 
-// exit deletes this member's znode of that version, and its entry in the same transaction. The entry is this session's by its name, and
-// nobody needs it without the member's znode.
+// exit deletes this member's znode of that version, and its entry in the same transaction. The entry is this session's by its
+// name, and nobody needs it without the member's znode.
 func (l *loop) exit(ctx context.Context, version int32) error {
 	if l.records.path == "" {
 		return l.inc.Delete(ctx, l.node, version)

@@ -12,7 +12,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// TestLoneMemberAsksOfNoEntries is red if a member without others looks at the directory of records, or does not when another one has come.
+// TestLoneMemberAsksOfNoEntries is red if a member without others looks at the directory of records, or does not when another one
+// has come.
 func TestLoneMemberAsksOfNoEntries(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.hashedMember("a", "record")
@@ -36,7 +37,8 @@ func TestLoneMemberAsksOfNoEntries(t *testing.T) {
 	})
 }
 
-// TestMisfitIsReadOnce is red if a hash that no member's record has is looked for again while nothing changes, or not when something has.
+// TestMisfitIsReadOnce is red if a hash that no member's record has is looked for again while nothing changes, or not when
+// something has.
 func TestMisfitIsReadOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		must(w, w.Srv.Create(directory, nil))

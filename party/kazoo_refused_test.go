@@ -24,8 +24,8 @@ func (w *world) refuseKazoo(may func(r *zktest.Request) bool) {
 
 func anyRequest(*zktest.Request) bool { return true }
 
-// A first Join that is refused returns the error, although it can't be seen whether the znode exists. It is deleted when it can be
-// seen, and the next Join waits for that.
+// A first Join that is refused returns the error, although it can't be seen whether the znode exists. It is deleted when it can
+// be seen, and the next Join waits for that.
 func TestKazooJoinRefusedAfterTheCreate(t *testing.T) {
 	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
 		p := in(w.session("a"), "p1")

@@ -114,8 +114,8 @@ func TestPatienceBeginsAnewBehindANewLeader(t *testing.T) {
 	})
 }
 
-// Patience begins anew in a new ZooKeeper session, too, which no reconnect shows: the servers have stood still, and the session that
-// holds the name has its time again.
+// Patience begins anew in a new ZooKeeper session, too, which no reconnect shows: the servers have stood still, and the session
+// that holds the name has its time again.
 func TestPatienceBeginsAnewInANewSession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		b := w.secondOf("x")

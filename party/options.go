@@ -20,30 +20,30 @@ const MaxRecord = 64 << 10
 type Options struct {
 	// Name is the member's name, which [kiel.CheckMember] allows. "" means that the Party only observes.
 	Name string
-	// Data is the member's record, up to [MaxRecord] bytes. Empty data means that the member has no record, as Python members have none.
-	// Data needs a Name.
+	// Data is the member's record, up to [MaxRecord] bytes. Empty data means that the member has no record, as Python members
+	// have none. Data needs a Name.
 	Data []byte
-	// Records is the path of a directory beside the members', in which members with a record say its hash, so that not each member
-	// has to read the record of each other one: the package's page has the rules. All members of a directory need the same path.
-	// "" means that there is none.
+	// Records is the path of a directory beside the members', in which members with a record say its hash, so that not each
+	// member has to read the record of each other one: the package's page has the rules. All members of a directory need the same
+	// path. "" means that there is none.
 	Records string
-	// Info is the data of this member's znode in the directory Records, which only [ReadEntries] reads. It is for what differs from member to
-	// member, up to 64 KiB. Info needs a Name and Records.
+	// Info is the data of this member's znode in the directory Records, which only [ReadEntries] reads. It is for what differs
+	// from member to member, up to 64 KiB. Info needs a Name and Records.
 	Info []byte
 	// Singly, when not nil, reports whether the znode of each of these members has to be read, because their age or their session
 	// matters. It is called on Run's goroutine with members whose records are known by their hash, and must return at once.
 	Singly func(members []Member) bool
-	// Admit, when not nil, says whether this member may be in the directory with the members of a view: nil, or why it may not. It
-	// is called with the members that were read before each join, and with each new view in which this member has joined. Then
+	// Admit, when not nil, says whether this member may be in the directory with the members of a view: nil, or why it may not.
+	// It is called with the members that were read before each join, and with each new view in which this member has joined. Then
 	// Joined says whether this member's znode is among them. If Admit returns an error, the member does not join, or leaves, that
 	// view is not published, and Run ends with an [ErrNotAdmitted] that wraps the error. So a member that Admit refuses is in no
 	// view of its own. Admit is called on Run's goroutine: it must return at once and must not call the Party's methods.
 	Admit func(v *View) error
-	// Rejoin says that this member was in the directory before, as a Party that has ended. Then a refusal by the servers never ends
-	// Run, as if this Party itself had joined.
+	// Rejoin says that this member was in the directory before, as a Party that has ended. Then a refusal by the servers never
+	// ends Run, as if this Party itself had joined.
 	Rejoin bool
-	// Static, when not nil, makes this member static, which needs a Name and a record for which Static.Is returns true. The session
-	// must be this member's alone ([Static]).
+	// Static, when not nil, makes this member static, which needs a Name and a record for which Static.Is returns true. The
+	// session must be this member's alone ([Static]).
 	Static *Static
 	// Logger receives the log. With nil, warnings and errors go to slog.Default() and the rest is dropped; a Logger with
 	// slog.DiscardHandler drops all.

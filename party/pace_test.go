@@ -10,8 +10,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// A reading of many members that took long is followed by a pause that is longer: 500 members join one after the other, and each reading
-// takes over a second.
+// A reading of many members that took long is followed by a pause that is longer: 500 members join one after the other, and each
+// reading takes over a second.
 func TestSlowReadingsAreRarer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const crowd = 500

@@ -66,11 +66,11 @@ func (l *loop) unwatch() {
 
 // read reads the members that are new or may have changed, and returns the view.
 //
-// Members whose records are known by their hashes need no reading. Of the others, a member that stays in the list may have been deleted
-// and created again meanwhile. The directory's cversion shows that, because it counts children created and deleted: if it has grown by
-// more than the names that came and went, read checks all of them. So a party needs one watch instead of one for each other member.
-// Nobody should change a record in place, but somebody may: so read checks a few of them whenever nothing is new, and this member's
-// record always.
+// Members whose records are known by their hashes need no reading. Of the others, a member that stays in the list may have been
+// deleted and created again meanwhile. The directory's cversion shows that, because it counts children created and deleted: if it
+// has grown by more than the names that came and went, read checks all of them. So a party needs one watch instead of one for
+// each other member. Nobody should change a record in place, but somebody may: so read checks a few of them whenever nothing is
+// new, and this member's record always.
 func (l *loop) read(ctx context.Context, names []string, directory session.Stat) (View, error) {
 	if err := l.listRecords(ctx, len(names) == 1 && names[0] == l.name); err != nil {
 		return View{}, err
@@ -182,8 +182,8 @@ func (l *loop) nextAudit(names []string) []string {
 }
 
 // refreshRecords brings the records of the names up to date in l.members, and deletes from it the members that are gone. With an
-// error it does that for those that it has read: they need not be read again unless the directory's cversion says so. It returns when
-// all its reads have ended.
+// error it does that for those that it has read: they need not be read again unless the directory's cversion says so. It returns
+// when all its reads have ended.
 func (l *loop) refreshRecords(ctx context.Context, names []string) error {
 	readings, err := readEach(ctx, names, l.readChanged)
 	for i, name := range names {
@@ -203,8 +203,8 @@ type reading struct {
 	exists bool
 }
 
-// readEach calls one for each name, on several goroutines, until one of the calls fails. It returns when all have returned, also those
-// readings that have succeeded before another one failed.
+// readEach calls one for each name, on several goroutines, until one of the calls fails. It returns when all have returned, also
+// those readings that have succeeded before another one failed.
 func readEach(ctx context.Context, names []string, one func(ctx context.Context, name string) (reading, error)) ([]reading, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

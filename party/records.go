@@ -31,8 +31,8 @@ type entry struct {
 	session int64 // that owns the member's znode and the entry
 }
 
-// entryName returns the name of a member's znode in the directory of records: the hash, written with letters, digits, - and _, the
-// session, and the member's name as it is, which may be any name of a znode.
+// entryName returns the name of a member's znode in the directory of records: the hash, written with letters, digits, - and _,
+// the session, and the member's name as it is, which may be any name of a znode.
 func entryName(e entry, member string) string { return string(e.appendTo(nil)) + member }
 
 // appendTo appends what stands before the member's name.
@@ -152,8 +152,9 @@ func (d *recordsDir) changed() <-chan struct{} {
 	return d.watch.C()
 }
 
-// byHash returns the members among the names whose records have a hash that l.records knows, after it has read the records that it
-// did not know. A member's own znode is read in any case, and so are members without an entry, and those whose hash no member's record has.
+// byHash returns the members among the names whose records have a hash that l.records knows, after it has read the records that
+// it did not know. A member's own znode is read in any case, and so are members without an entry, and those whose hash no
+// member's record has.
 func (l *loop) byHash(ctx context.Context, names []string) ([]Member, error) {
 	d := &l.records
 	holders := make(map[recordHash][]string)
@@ -189,8 +190,8 @@ func (l *loop) byHash(ctx context.Context, names []string) ([]Member, error) {
 	return members, nil
 }
 
-// readRecords reads each record from one of its holders. It tries them all: whoever reads the same directories finds the same. What it
-// has read it keeps, also if it returns an error.
+// readRecords reads each record from one of its holders. It tries them all: whoever reads the same directories finds the same.
+// What it has read it keeps, also if it returns an error.
 func (l *loop) readRecords(ctx context.Context, hashes []recordHash, holders map[recordHash][]string) error {
 	keys := make([]string, len(hashes))
 	for i := range hashes {
@@ -227,8 +228,9 @@ func (l *loop) ownEntry() string {
 	return session.Join(l.records.path, entryName(entry{hashOf(l.data), l.sid}, l.name))
 }
 
-// mendEntry creates this member's entry if it is missing, as when somebody has deleted it, or when the servers refused it as the member
-// joined. It deletes entries that this session has left behind for another record. It acts once per session timeout at most.
+// mendEntry creates this member's entry if it is missing, as when somebody has deleted it, or when the servers refused it as the
+// member joined. It deletes entries that this session has left behind for another record. It acts once per session timeout at
+// most.
 func (l *loop) mendEntry(ctx context.Context) error {
 	own := l.ownEntry()
 	missing, stale := true, []string(nil)
@@ -279,10 +281,10 @@ type Entry struct {
 	Info    []byte // Options.Info; nil if it can't be read
 }
 
-// ReadEntries reads the entries of these members in the directory records once, as they are now or later: one for each member at most, which
-// has the session of the member's znode and fits its record, as [Read] has returned both. It reads none of the other entries, however many
-// somebody has made. It creates nothing and watches nothing. It blocks while it sends a Sync, lists the entries and reads them, 16
-// at a time. Errors wrap the session's, ErrNoNode if there is no directory, or the cause of ctx's end.
+// ReadEntries reads the entries of these members in the directory records once, as they are now or later: one for each member at
+// most, which has the session of the member's znode and fits its record, as [Read] has returned both. It reads none of the other
+// entries, however many somebody has made. It creates nothing and watches nothing. It blocks while it sends a Sync, lists the
+// entries and reads them, 16 at a time. Errors wrap the session's, ErrNoNode if there is no directory, or the cause of ctx's end.
 func ReadEntries(ctx context.Context, inc *session.Incarnation, records string, members []Member) ([]Entry, error) {
 	entries, err := readEntries(ctx, inc, records, members)
 	if err != nil {
@@ -314,8 +316,8 @@ func readEntries(ctx context.Context, inc *session.Incarnation, records string, 
 	return entries, nil
 }
 
-// entriesOf returns the names that are the entries of those members, one for each at most. That of a member whose record can't be read
-// fits by the session alone.
+// entriesOf returns the names that are the entries of those members, one for each at most. That of a member whose record can't be
+// read fits by the session alone.
 func entriesOf(members []Member, names []string) (entries []string) {
 	byName := make(map[string]*Member, len(members))
 	for i := range members {

@@ -242,7 +242,8 @@ func TestNamesakeHasItsOwnRecord(t *testing.T) {
 	})
 }
 
-// TestAnotherVersionUnderTheName is red if a member that comes back under its name with an entry or without one counts with what was known.
+// TestAnotherVersionUnderTheName is red if a member that comes back under its name with an entry or without one counts with what
+// was known.
 func TestAnotherVersionUnderTheName(t *testing.T) {
 	inWorld(t, func(w *world) {
 		o := w.reader()

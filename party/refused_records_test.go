@@ -68,7 +68,8 @@ func TestRecordsRefused(t *testing.T) {
 	}
 }
 
-// TestRecordsRefusedLater is red if a member that has listed the directory of records sees no more changes when the servers refuse that.
+// TestRecordsRefusedLater is red if a member that has listed the directory of records sees no more changes when the servers
+// refuse that.
 func TestRecordsRefusedLater(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.hashedMember("a", "one")

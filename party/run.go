@@ -26,8 +26,8 @@ const (
 	// least time to the next one, up to latePaces times what it would be else.
 	latePace  = 2
 	latePaces = 4
-	// refusedPause is the longest time between two attempts that the servers refuse. It is about how long a member stays away after
-	// an ACL was put right.
+	// refusedPause is the longest time between two attempts that the servers refuse. It is about how long a member stays away
+	// after an ACL was put right.
 	refusedPause = 5 * time.Second
 )
 

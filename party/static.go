@@ -15,12 +15,12 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Static makes a member static: one that comes back under its name while its former process's znode still exists takes the place over,
-// and the other members see no change of the names.
+// Static makes a member static: one that comes back under its name while its former process's znode still exists takes the place
+// over, and the other members see no change of the names.
 type Static struct {
-	// Guard is the path of a persistent znode of this name alone. Each process that gets the name writes it, with the version that
-	// the process has read, so that of two processes one gets the name. It is created when missing, its parents too, and never
-	// deleted.
+	// Guard is the path of a persistent znode of this name alone. Each process that gets the name writes it, with the version
+	// that the process has read, so that of two processes one gets the name. It is created when missing, its parents too, and
+	// never deleted.
 	Guard string
 	// Is reports whether data is the record of a static member. Only the znode of a static member is taken over. Is is called on
 	// Run's goroutine: it must return at once.
@@ -28,8 +28,9 @@ type Static struct {
 }
 
 const (
-	// firstWait is how long a process waits before it takes the name from a session that has not stopped, if that session has taken
-	// the name so itself. The wait doubles from each such take-over to the next, up to maxWait. The first one waits for nothing.
+	// firstWait is how long a process waits before it takes the name from a session that has not stopped, if that session has
+	// taken the name so itself. The wait doubles from each such take-over to the next, up to maxWait. The first one waits for
+	// nothing.
 	firstWait = time.Second
 	maxWait   = 24 * time.Hour
 	// calmTime is how much longer than twice the next wait a process has to have the name for the waits to begin anew.
@@ -83,7 +84,8 @@ func thisProcess() string {
 }
 
 // isStatic reports whether r is the znode of a static member. Static members write their znode once more in the transaction that
-// creates it, so its version is never 0, as that of all others is: a znode that is deleted with such a version is no other member's.
+// creates it, so its version is never 0, as that of all others is: a znode that is deleted with such a version is no other
+// member's.
 func (l *loop) isStatic(r record) bool {
 	return l.static != nil && r.Err == nil && r.version > 0 && r.Session != 0 && l.static.Is(r.Data)
 }
@@ -149,9 +151,9 @@ func (l *loop) mayTake(r record, g guard) bool {
 	return !time.Now().Before(l.tenure.takeAt)
 }
 
-// joinStatic creates this member's znode, in place of that of a former process if there is one that may be taken over, and moves its entry
-// in the directory of records in the same transaction. The znode of another member is left as it is. Each attempt that the servers
-// refuse because of a version follows on a success of another process.
+// joinStatic creates this member's znode, in place of that of a former process if there is one that may be taken over, and moves
+// its entry in the directory of records in the same transaction. The znode of another member is left as it is. Each attempt that
+// the servers refuse because of a version follows on a success of another process.
 func (l *loop) joinStatic(ctx context.Context) error {
 	for entries := l.records.path != ""; ; {
 		r, err := readOne(ctx, l.inc, l.path, l.name)
@@ -225,7 +227,8 @@ func (l *loop) moveEntry(ctx context.Context, ops []session.Op, r reading) ([]se
 	return append(ops, session.CreateOp(l.ownEntry(), l.info, session.Ephemeral)), nil
 }
 
-// joinRefused makes what a refused transaction lacked, or has the next reading show what has changed. It returns err if neither helps.
+// joinRefused makes what a refused transaction lacked, or has the next reading show what has changed. It returns err if neither
+// helps.
 func (l *loop) joinRefused(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, session.ErrNoNode):
@@ -296,8 +299,8 @@ func (l *loop) calm(ctx context.Context) {
 	l.tenure.calmAt = time.Time{}
 }
 
-// deleteOwn deletes this member's znode, which has that version. A process that has taken the name over since the guard was read has
-// written that, so that its znode, whose version may be the same, is left alone.
+// deleteOwn deletes this member's znode, which has that version. A process that has taken the name over since the guard was read
+// has written that, so that its znode, whose version may be the same, is left alone.
 func (l *loop) deleteOwn(ctx context.Context, version int32) error {
 	if l.static == nil {
 		return l.exit(ctx, version)
@@ -340,8 +343,8 @@ func (l *loop) deleteOwn(ctx context.Context, version int32) error {
 	}
 }
 
-// stop marks the guard, so that the next process of this name takes the membership over at once. It reports whether the znode stands,
-// and is to stay.
+// stop marks the guard, so that the next process of this name takes the membership over at once. It reports whether the znode
+// stands, and is to stay.
 func (l *loop) stop(ctx context.Context) bool {
 	if l.static == nil || !l.keep.Load() || l.own == 0 || l.hasLeft {
 		return false
@@ -359,11 +362,11 @@ func (l *loop) stop(ctx context.Context) bool {
 	return true
 }
 
-// Keep makes the coming end of Run leave this static member's znode in place, for the next process of this name: it stays until the
-// ZooKeeper session ends. Call it when nothing is left to do under the membership, and before Run's context ends. Kept tells whether
-// it was so. Without Options.Static, Keep has no effect.
+// Keep makes the coming end of Run leave this static member's znode in place, for the next process of this name: it stays until
+// the ZooKeeper session ends. Call it when nothing is left to do under the membership, and before Run's context ends. Kept tells
+// whether it was so. Without Options.Static, Keep has no effect.
 func (p *Party) Keep() { p.keep.Store(true) }
 
-// Kept reports whether Run has ended and left this member's znode in place, because of Keep. Then the program ends the connection of
-// the ZooKeeper session and does not close that ([session.Session.LetExpire]).
+// Kept reports whether Run has ended and left this member's znode in place, because of Keep. Then the program ends the connection
+// of the ZooKeeper session and does not close that ([session.Session.LetExpire]).
 func (p *Party) Kept() bool { return p.kept.Load() }

@@ -58,8 +58,8 @@ func TestStaticLostReply(t *testing.T) {
 	})
 }
 
-// The entry in the directory of records moves in the transaction of the take-over. When it was deleted by somebody, or the directory was,
-// the take-over does as well.
+// The entry in the directory of records moves in the transaction of the take-over. When it was deleted by somebody, or the
+// directory was, the take-over does as well.
 func TestStaticMovesItsEntry(t *testing.T) {
 	const records = "/kiel/groups/g/records"
 	inWorld(t, func(w *world) {
@@ -125,8 +125,8 @@ func TestStaticCountsAfterALostReply(t *testing.T) {
 	})
 }
 
-// Without a guard, which somebody has deleted with its directory or without, a process that leaves while its successor takes over does
-// not delete the successor's znode either, and one without a successor leaves.
+// Without a guard, which somebody has deleted with its directory or without, a process that leaves while its successor takes over
+// does not delete the successor's znode either, and one without a successor leaves.
 func TestLateLeaveWithoutAGuard(t *testing.T) {
 	for what, successor := range map[string]bool{"successor": true, "none": false} {
 		t.Run(what, func(t *testing.T) {

@@ -71,8 +71,8 @@ func (w *world) guard() (g struct {
 	return g, stat.Version
 }
 
-// watchNames has each listing that a reader gets checked: a name that was there is always there. It returns how often the member's
-// znode was made.
+// watchNames has each listing that a reader gets checked: a name that was there is always there. It returns how often the
+// member's znode was made.
 func (w *world) alwaysThere(observer *member, name string) (stop func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var wg sync.WaitGroup

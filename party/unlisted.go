@@ -25,8 +25,8 @@ func (l *loop) readingEnded(err error) {
 // carryOver makes view, the newest one, the view of a member that can't list the members now.
 //
 // A znode that was among those members keeps this member joined, also in a new incarnation of its session: the other members plan
-// partitions for it, which nobody else may take. A znode that was not, such as that of a new session, is deleted: a member that never
-// sees the others takes no partition, and theirs is what it leaves.
+// partitions for it, which nobody else may take. A znode that was not, such as that of a new session, is deleted: a member that
+// never sees the others takes no partition, and theirs is what it leaves.
 func (l *loop) carryOver(ctx context.Context, view *View) {
 	if view.Incarnation != nil && view.Incarnation.SessionID() == l.sid {
 		view.Incarnation = l.inc // what that session still holds is held or released under the trust of now

@@ -19,8 +19,8 @@ type Member struct {
 	// Ctime is when the znode was created, by the servers' clock, in ms since 1970. 0 if the metadata can't be read.
 	Ctime int64
 	// Session is the id of the ZooKeeper session that owns the znode. 0 means that none does: the znode is persistent, and stays
-	// until somebody deletes it; or that the metadata can't be read. If the record is known by its hash, Session is what the member
-	// says of itself.
+	// until somebody deletes it; or that the metadata can't be read. If the record is known by its hash, Session is what the
+	// member says of itself.
 	Session int64
 	// Data is the member's record; nil if Err is set.
 	Data []byte
@@ -33,8 +33,8 @@ type Member struct {
 
 // View is the members of a directory at one moment. It never changes, and must not be changed.
 type View struct {
-	// Version grows by one with each change: of the members, of Joined, of NameHeld, of the text of Err, of the Incarnation, or of
-	// a record that somebody changed in place.
+	// Version grows by one with each change: of the members, of Joined, of NameHeld, of the text of Err, of the Incarnation, or
+	// of a record that somebody changed in place.
 	Version uint64
 	// Members are sorted by name byte by byte.
 	Members []Member
@@ -43,9 +43,9 @@ type View struct {
 	// NameHeld wraps ErrNameHeld while another session holds the Party's name and the Party waits for that znode to go; otherwise
 	// it is nil.
 	NameHeld error
-	// Err is why the servers refused the last attempt to create this member's znode, to read the directory or to leave it, such as
-	// session.ErrNoAuth and session.ErrQuotaExceeded; nil after an attempt that they did not refuse. The Party tries again. Unless
-	// the znode alone is refused, Members are those that were read last.
+	// Err is why the servers refused the last attempt to create this member's znode, to read the directory or to leave it, such
+	// as session.ErrNoAuth and session.ErrQuotaExceeded; nil after an attempt that they did not refuse. The Party tries again.
+	// Unless the znode alone is refused, Members are those that were read last.
 	Err error
 	// Incarnation is the incarnation of the session under which the members were read, or, if Err is set, a later one of the same
 	// ZooKeeper session, under which reading them was refused. It is nil if they were never read because that was refused.

@@ -13,7 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// TestBuffersFit is red if a session has a buffer for the largest answer before there is such an answer, or can't take one that comes.
+// TestBuffersFit is red if a session has a buffer for the largest answer before there is such an answer, or can't take one that
+// comes.
 func TestBuffersFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, nw := zktest.StartVirtual(t, zktest.Options{})

@@ -153,8 +153,8 @@ func newClient(ctx context.Context, s *Session, rejectedZxid int64) (*client, er
 	return c, nil
 }
 
-// firstBuffer is the size of the buffer for answers with which go-zookeeper begins. Its own is 1.5 MiB, and most sessions never get an
-// answer of that size.
+// firstBuffer is the size of the buffer for answers with which go-zookeeper begins. Its own is 1.5 MiB, and most sessions never
+// get an answer of that size.
 const firstBuffer = 16 << 10
 
 // makeRoom lets go-zookeeper take an answer of that size: it makes a larger buffer when one comes. Only go-zookeeper's receiving
@@ -426,8 +426,8 @@ func (c *client) start(f func()) bool {
 }
 
 // end ends the client, with cause as the reason: no request is sent any more, those in flight end, and go-zookeeper is closed,
-// which also closes the ZooKeeper session if a server can be reached, unless the session is left to its timeout. end returns at once; done is closed when nothing of the
-// client is left.
+// which also closes the ZooKeeper session if a server can be reached, unless the session is left to its timeout. end returns at
+// once; done is closed when nothing of the client is left.
 func (c *client) end(cause error) (done <-chan struct{}) {
 	c.cancel(cause)
 	c.watches.close()

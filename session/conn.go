@@ -208,8 +208,8 @@ func (n *netConn) handshake() ([]byte, error) {
 				return nil, err
 			}
 		}
-		// The watches to be set since the last answer are known now, before there are answers on this connection. It may be much for
-		// the time that a handshake has.
+		// The watches to be set since the last answer are known now, before there are answers on this connection. It may be much
+		// for the time that a handshake has.
 		if again := n.c.watches.linked(n, n.c.answerZxid.Load()); len(again) > 0 {
 			n.c.start(func() {
 				for since, paths := range again {
@@ -274,9 +274,9 @@ func (n *netConn) largest() (int, error) {
 	}
 }
 
-// refuse looks whether the next frame is the answer to a read, and too large. If so it returns an error answer in its place, whose
-// code is the size (see codeError). What is left of the frame is read, and dropped, before the next one: the connection, and what
-// others wait for on it, need not end with it.
+// refuse looks whether the next frame is the answer to a read, and too large. If so it returns an error answer in its place,
+// whose code is the size (see codeError). What is left of the frame is read, and dropped, before the next one: the connection,
+// and what others wait for on it, need not end with it.
 func (n *netConn) refuse() ([]byte, error) {
 	head, err := n.r.Peek(4)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// maxWatchRequest bounds the size of a request that sets watches: well below any jute.maxbuffer, since a server that takes less
-	// ends the connection.
+	// maxWatchRequest bounds the size of a request that sets watches: well below any jute.maxbuffer, since a server that takes
+	// less ends the connection.
 	maxWatchRequest = 4 << 10
-	// setWatchesAgain is the pause before watches are set again that a server has refused to set, because it has too much to do for
-	// instance.
+	// setWatchesAgain is the pause before watches are set again that a server has refused to set, because it has too much to do
+	// for instance.
 	setWatchesAgain = time.Second
 )
 
-// DataWatches tells of changes of the data of many znodes, and of their deletion. It sends a request for some fifty znodes when they
-// are added, and when a connection was lost and made again, and none besides. It rests on what the servers promise: the event of a
-// watch comes before any answer that shows the change, and a client that connects again learns of what has changed since its last
-// answer. All methods may be called from any goroutine; none blocks.
+// DataWatches tells of changes of the data of many znodes, and of their deletion. It sends a request for some fifty znodes when
+// they are added, and when a connection was lost and made again, and none besides. It rests on what the servers promise: the
+// event of a watch comes before any answer that shows the change, and a client that connects again learns of what has changed
+// since its last answer. All methods may be called from any goroutine; none blocks.
 //
 // Two things are not told. When an ensemble goes back to a backup and accepts its clients as if nothing had happened (LeaderEpoch
 // changes, History does not), znodes are as they were before, which no watch notices. And ZooKeeper 3.8 and newer do not send the
@@ -45,8 +45,8 @@ func (i *Incarnation) DataWatches() *DataWatches {
 	return w
 }
 
-// Add watches the znodes with these paths, of which the caller knows the state as of the transaction since: of any later change it is
-// told, be it before the watch reaches the server or after. A path that is watched already is watched from since on.
+// Add watches the znodes with these paths, of which the caller knows the state as of the transaction since: of any later change
+// it is told, be it before the watch reaches the server or after. A path that is watched already is watched from since on.
 func (w *DataWatches) Add(since int64, paths ...string) {
 	full := make([]string, len(paths))
 	for i, path := range paths {
@@ -114,8 +114,8 @@ func (h *hub) addSet(w *DataWatches) {
 	h.sets[w] = struct{}{}
 }
 
-// add notes that paths are to be watched from since on, and returns the connection that is to be told, or nil if there is none: the
-// next one is told when it is made.
+// add notes that paths are to be watched from since on, and returns the connection that is to be told, or nil if there is none:
+// the next one is told when it is made.
 func (h *hub) add(w *DataWatches, since int64, full []string) *netConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()

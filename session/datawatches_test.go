@@ -76,8 +76,8 @@ func (w *world) count(op zktest.Op) *atomic.Int64 {
 	return n
 }
 
-// Each change and deletion of a watched znode is told once, be it before the watch reaches the server or after, and that of no other
-// znode.
+// Each change and deletion of a watched znode is told once, be it before the watch reaches the server or after, and that of no
+// other znode.
 func TestDataWatches(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inc := w.start("a", nil).incarnation()
@@ -127,8 +127,8 @@ func TestDataWatchesShare(t *testing.T) {
 	})
 }
 
-// Thousands of znodes cost some requests when they are added, as many after the connection was lost, and none while nothing changes.
-// A change while there is no connection is told after it.
+// Thousands of znodes cost some requests when they are added, as many after the connection was lost, and none while nothing
+// changes. A change while there is no connection is told after it.
 func TestDataWatchesCost(t *testing.T) {
 	const n = 5000
 	bubble(t, func(t *testing.T, w *world) {

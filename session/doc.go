@@ -51,8 +51,8 @@
 //     timeout.
 //   - A loss of the servers' data is noticed after T. [Incarnation.History] differs when the servers may have lost data since the
 //     incarnation before.
-//   - A session whose proofs of life are all refused for 2 T is given up, which deletes its ephemeral znodes. New ones are tried for
-//     as long as that lasts. A Session whose first proof is refused ends with [ErrAuthFailed].
+//   - A session whose proofs of life are all refused for 2 T is given up, which deletes its ephemeral znodes. New ones are tried
+//     for as long as that lasts. A Session whose first proof is refused ends with [ErrAuthFailed].
 //   - [DataWatches] report each change of thousands of znodes, and nothing else.
 //   - A watch wakes on a change, when the connection drops, when the incarnation ends, and after 4/5 T to T without any of these.
 //     The watch of [Incarnation.ChildrenLasting] does not wake by time.
@@ -71,34 +71,36 @@
 //
 // # Servers that lose data, refuse, or misbehave
 //
-// Each ZooKeeper session has one client, and a client that can't reconnect is replaced. A client whose connections were refused for
-// T relies on nothing that it has read; it connects with zxid 0, because a server with an older zxid would refuse it without saying
-// whether the session is alive. Servers that were restored from a backup may still have the session: History differs then, too, and
-// zxids and versions remembered from before mean nothing.
+// Each ZooKeeper session has one client, and a client that can't reconnect is replaced. A client whose connections were refused
+// for T relies on nothing that it has read; it connects with zxid 0, because a server with an older zxid would refuse it without
+// saying whether the session is alive. Servers that were restored from a backup may still have the session: History differs then,
+// too, and zxids and versions remembered from before mean nothing.
 //
 // When a server refuses proofs of life, another server is tried while trust lasts. All refuse them when an ACL or the credentials
-// were changed. Once a proof is accepted there is an incarnation again. Proofs without an answer are no reason to give a session up.
+// were changed. Once a proof is accepted there is an incarnation again. Proofs without an answer are no reason to give a session
+// up.
 //
-// A server has a second to accept the connection and another to answer the handshake; longer where the path is slow or all servers
-// were too slow, but never more than T/4 each, or 2/3 T while there is no incarnation. Only answers to reads of data, of children or
-// of an ACL may be large, up to [Options].MaxAnswer of what was really sent. A larger one fails its read with [ErrAnswerTooLarge],
-// and nothing else.
+// A server has a second to accept the connection and another to answer the handshake; longer where the path is slow or all
+// servers were too slow, but never more than T/4 each, or 2/3 T while there is no incarnation. Only answers to reads of data, of
+// children or of an ACL may be large, up to [Options].MaxAnswer of what was really sent. A larger one fails its read with
+// [ErrAnswerTooLarge], and nothing else.
 //
-// Servers end the connection at a write over their jute.maxbuffer. Writes of 4 KiB and more are suspected of that if the connection
-// ends right after the write each time, last while the write is held back, and carries no other write of that size; so a link that is
-// merely bad is no reason. Writes of that size are then refused for ten seconds, and for longer each time that another was tried in
-// vain.
+// Servers end the connection at a write over their jute.maxbuffer. Writes of 4 KiB and more are suspected of that if the
+// connection ends right after the write each time, last while the write is held back, and carries no other write of that size; so
+// a link that is merely bad is no reason. Writes of that size are then refused for ten seconds, and for longer each time that
+// another was tried in vain.
 //
 // # Watches
 //
-// The wake-up after 4/5 T to T is at random, so that members do not all read at once. A server keeps one watch for each path and kind,
-// however often a watch is asked for. DataWatches send requests only when znodes are added and when a connection was made anew.
+// The wake-up after 4/5 T to T is at random, so that members do not all read at once. A server keeps one watch for each path and
+// kind, however often a watch is asked for. DataWatches send requests only when znodes are added and when a connection was made
+// anew.
 //
 // # Concurrency
 //
 // Every method of Session, Incarnation and Watch may be called from any goroutine. Blocking calls end with their context, with
 // the ZooKeeper session, and with Run. Close returns only when the session has ended; its context ends only the wait for those
 // that keep the session open (KeepOpen). A context that ends after a write was sent ends only the wait: the call then returns
-// [ErrUncertain]. At most 512 requests are in flight; further ones wait. A Session calls no code of the user's but [Options].Dial,
-// [Options].Logger, the functions in [Options].TLS, and [Options].Registerer.
+// [ErrUncertain]. At most 512 requests are in flight; further ones wait. A Session calls no code of the user's but
+// [Options].Dial, [Options].Logger, the functions in [Options].TLS, and [Options].Registerer.
 package session

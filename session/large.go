@@ -87,9 +87,9 @@ type loss struct {
 
 // lose records the loss of a connection, and returns the write that is refused from now on because of it, if there is one.
 //
-// A server that refuses a request differs from a bad link: the server closes the connection each time, as soon as it has read
-// the request's length, and no connection is lost meanwhile without that request. So a loss without a large write under way makes
-// the count begin anew, and so does the answer to any write of that size. Both also show that the link is bad; then more losses are
+// A server that refuses a request differs from a bad link: the server closes the connection each time, as soon as it has read the
+// request's length, and no connection is lost meanwhile without that request. So a loss without a large write under way makes the
+// count begin anew, and so does the answer to any write of that size. Both also show that the link is bad; then more losses are
 // needed for a while. Before the third attempt and later ones the connection must have been good for a moment (client.steady). Of
 // several writes the largest is to blame: a server that refuses another refuses it, too.
 func (o *oversized) lose(l loss, now instant) (refused sending, ok bool) {

@@ -18,8 +18,8 @@ import (
 
 const serversLimit = 64 << 10 // jute.maxbuffer of the servers here
 
-// sendAgain creates a znode of that size as callers do: after an unknown outcome it looks, and creates again. It returns the first
-// other error, and how many tries had an unknown outcome.
+// sendAgain creates a znode of that size as callers do: after an unknown outcome it looks, and creates again. It returns the
+// first other error, and how many tries had an unknown outcome.
 func sendAgain(ctx context.Context, inc *session.Incarnation, path string, size int) (uncertain int, err error) {
 	for {
 		_, err = inc.Create(ctx, path, make([]byte, size), session.Persistent)

@@ -8,7 +8,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Ephemeral znodes of a session that is left to its timeout stay for that timeout, whether the Session goes on or is closed at once.
+// Ephemeral znodes of a session that is left to its timeout stay for that timeout, whether the Session goes on or is closed at
+// once.
 func TestLetExpire(t *testing.T) {
 	for name, closed := range map[string]bool{"and go on": false, "and close": true} {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 // CheckPath returns an error wrapping ErrInvalidPath unless path is absolute and normal: it begins with "/", does not end with
 // one (but for the root), has no empty, "." or ".." component, is valid UTF-8, and has no character that ZooKeeper refuses:
-// controls, private use (U+E000 to U+F8FF), and everything from U+FFF0 on, with it all characters above U+FFFF, such as emoji. (Java
-// sees those as pairs of surrogates, which ZooKeeper refuses.)
+// controls, private use (U+E000 to U+F8FF), and everything from U+FFF0 on, with it all characters above U+FFFF, such as emoji.
+// (Java sees those as pairs of surrogates, which ZooKeeper refuses.)
 func CheckPath(path string) error {
 	if err := namedFault(path); err != nil {
 		return operr.New(pkg, "", "", err)

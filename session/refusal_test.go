@@ -69,7 +69,8 @@ func TestProofsRefused(t *testing.T) {
 		if n := w.srv.Stats().SessionsCreated - created; n < 4 || n > 6 {
 			t.Errorf("%d sessions in 12 session timeouts, want one in two", n)
 		}
-		// Not a multiple of the times at which a session is given up: in that instant the newest error is that its connection was closed.
+		// Not a multiple of the times at which a session is given up: in that instant the newest error is that its connection was
+		// closed.
 		patience, cancel := context.WithTimeout(ctx, timeout+timeout/7)
 		defer cancel()
 		_, err = m.Incarnation(patience)

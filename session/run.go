@@ -375,9 +375,9 @@ func (r *runner) checkTrust() {
 	r.retire(ErrTrustLost)
 }
 
-// refuse handles an answer that rejects the session's credentials: to authenticate, to read the check path, or to create the chroot.
-// Before any proof was accepted that is fatal. Later it does not end Run, because an operator may have made a mistake, or be
-// changing the credentials everywhere. But pings and connect requests keep the session, and all that it holds, alive without a
+// refuse handles an answer that rejects the session's credentials: to authenticate, to read the check path, or to create the
+// chroot. Before any proof was accepted that is fatal. Later it does not end Run, because an operator may have made a mistake, or
+// be changing the credentials everywhere. But pings and connect requests keep the session, and all that it holds, alive without a
 // proof. So when proofs have been refused for two session timeouts, with none accepted in between, refuse gives the session up,
 // and the next session tries again. A proof without an answer is no refusal.
 func (r *runner) refuse(cs *clientState, err error) error {

@@ -207,10 +207,10 @@ func (s *Session) GiveUp(reason error) {
 	s.nudge()
 }
 
-// LetExpire ends the connection of the present ZooKeeper session and does not close the session: its ephemeral znodes stay until the
-// servers have waited for its timeout in vain. The next incarnation is in a new session. A Close that follows closes that one alone.
-// A request that was sent and not answered may have been carried out or not, as after GiveUp; so call LetExpire when nothing is under
-// way. A LetExpire after GiveUp has no effect: the session is closed. LetExpire does not wait.
+// LetExpire ends the connection of the present ZooKeeper session and does not close the session: its ephemeral znodes stay until
+// the servers have waited for its timeout in vain. The next incarnation is in a new session. A Close that follows closes that one
+// alone. A request that was sent and not answered may have been carried out or not, as after GiveUp; so call LetExpire when
+// nothing is under way. A LetExpire after GiveUp has no effect: the session is closed. LetExpire does not wait.
 func (s *Session) LetExpire() {
 	c := s.client.Load()
 	if c == nil {

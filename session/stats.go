@@ -2,9 +2,9 @@ package session
 
 import "time"
 
-// Stats is the state of a Session at one moment, and its counters. There is a counter for each way in which trust, a connection or a
-// client ends, because they need different acts: an expiration is a ZooKeeper session that was too slow or cut off, a replaced client
-// points to servers that have lost their data, and an abandoned one is a leak.
+// Stats is the state of a Session at one moment, and its counters. There is a counter for each way in which trust, a connection
+// or a client ends, because they need different acts: an expiration is a ZooKeeper session that was too slow or cut off, a
+// replaced client points to servers that have lost their data, and an abandoned one is a leak.
 type Stats struct {
 	// State is "connecting" (no trusted incarnation yet in this ZooKeeper session), "connected", "suspended" (no connection, but
 	// still trusted), "lost" (trust has ended) or "closed".

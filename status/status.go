@@ -75,9 +75,9 @@ type Mapping struct {
 	At       time.Time `json:"at"`
 	Function string    `json:"function"`
 	Reason   Reason    `json:"reason"`
-	// Hash is one of the partitions and the names of their owners, InputsHash one of the function's id and of all that it was given:
-	// names, weights, zones and topics of members, partitions and their zones. Both are 12 hexadecimal digits. Members with the same
-	// InputsHash and another Hash run functions of one id that give different results.
+	// Hash is one of the partitions and the names of their owners, InputsHash one of the function's id and of all that it was
+	// given: names, weights, zones and topics of members, partitions and their zones. Both are 12 hexadecimal digits. Members
+	// with the same InputsHash and another Hash run functions of one id that give different results.
 	Hash       string `json:"hash"`
 	InputsHash string `json:"inputs_hash"`
 }
@@ -125,8 +125,8 @@ type Partition struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	State     State  `json:"state"`
-	// Planned is the member to which the mapping assigns it, "" for topics that no member asks for. From SourceZooKeeper it is what the group's
-	// function gives for what was read, "" if that function is not of package allocfn.
+	// Planned is the member to which the mapping assigns it, "" for topics that no member asks for. From SourceZooKeeper it is
+	// what the group's function gives for what was read, "" if that function is not of package allocfn.
 	Planned string `json:"planned,omitempty"`
 	// Owner is the member that holds the claim; a member knows only its own claims.
 	Owner    string     `json:"owner,omitempty"`
@@ -139,8 +139,8 @@ type Partition struct {
 	// or if its state can't be read.
 	WaitsFor string `json:"waits_for,omitempty"`
 
-	// Offsets are those of a consumer's own partitions. While one is not open, as one whose handler fails, Position is the committed offset,
-	// at which it goes on, and End is 90 s old at most.
+	// Offsets are those of a consumer's own partitions. While one is not open, as one whose handler fails, Position is the
+	// committed offset, at which it goes on, and End is 90 s old at most.
 	Offsets *Offsets `json:"offsets,omitempty"`
 	Times   *Times   `json:"times,omitempty"` // for a member's own partitions
 }

@@ -72,8 +72,8 @@ func (c *consumeCmd) Run(rc *runContext) error {
 	return err
 }
 
-// newGroup makes the group, and its session; for a static member that is nil, since its group runs it. The flags set the options that
-// opts does not have.
+// newGroup makes the group, and its session; for a static member that is nil, since its group runs it. The flags set the options
+// that opts does not have.
 func (c *consumeCmd) newGroup(servers []string, config *sarama.Config, opts consumer.Options) (*consumer.Group, *session.Session, error) {
 	config.Consumer.Return.Errors = true
 	config.RackID = c.Zone
@@ -125,7 +125,8 @@ func statusAddr(metrics string) string {
 	return addr
 }
 
-// runGroup runs the session, unless it is nil, and consumes until rc ends, the session fails for good, or nobody reads the output any more.
+// runGroup runs the session, unless it is nil, and consumes until rc ends, the session fails for good, or nobody reads the output
+// any more.
 func (c *consumeCmd) runGroup(
 	rc *runContext, zk *session.Session, group *consumer.Group, done func(*sarama.ConsumerMessage), logger *slog.Logger,
 ) error {

@@ -16,7 +16,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// maxClaims is the number of partitions above which claims and offsets are read of named topics alone: a second's worth of requests.
+// maxClaims is the number of partitions above which claims and offsets are read of named topics alone: a second's worth of
+// requests.
 const maxClaims = 10_000
 
 // app is what every command gets: the process's lifetime, the flags of all commands, and where to print.

@@ -1,4 +1,5 @@
-// Command kiel shows groups of kiel to whoever is on call: their members, partitions and offsets, what is wrong with them, and what to do.
+// Command kiel shows groups of kiel to whoever is on call: their members, partitions and offsets, what is wrong with them, and
+// what to do.
 package main
 
 import (
@@ -78,8 +79,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return exitFailed
 }
 
-// given returns the flags of the command line that say where and how to look. Those of the environment and the defaults need no repeating,
-// and no flag holds a secret.
+// given returns the flags of the command line that say where and how to look. Those of the environment and the defaults need no
+// repeating, and no flag holds a secret.
 func given(ctx *kong.Context) (flags []string) {
 	for _, path := range ctx.Path {
 		f := path.Flag

@@ -23,16 +23,16 @@ type Options struct {
 	Metadata string
 	// Token is the fencing token of the first claim; each later claim's is higher by one. Default: 1.
 	Token int64
-	// KeepOpen has the partition wait for more messages when all have been handed out, until it is revoked or lost, or the context of
-	// Run or Consume ends. Otherwise reading ends when all are marked, or Patience after the last was handed out, with ErrEnd as the
-	// cause of the handler's context.
+	// KeepOpen has the partition wait for more messages when all have been handed out, until it is revoked or lost, or the
+	// context of Run or Consume ends. Otherwise reading ends when all are marked, or Patience after the last was handed out, with
+	// ErrEnd as the cause of the handler's context.
 	KeepOpen bool
 	// Patience is how long reading goes on after the last message if not all are marked. Default: 5 s.
 	Patience time.Duration
 }
 
-// Partition has messages for a handler, and what the handler has marked. Its methods may be called from any goroutine, also by the
-// handler.
+// Partition has messages for a handler, and what the handler has marked. Its methods may be called from any goroutine, also by
+// the handler.
 type Partition struct {
 	opts Options
 	id   kiel.Partition
@@ -110,15 +110,16 @@ func (p *Partition) from(offset int64) ([]sarama.ConsumerMessage, int64) {
 	return slices.Clone(p.log[first:]), p.end()
 }
 
-// Run calls handle with the partition, as Group.Run does, and returns when handle has returned and its marks are committed. The error is
-// that of handle; if handle returned before its context ended, it is the one that Group.Run would return, also if handle returned
-// nil. An error that says only that handle's context has ended is none.
+// Run calls handle with the partition, as Group.Run does, and returns when handle has returned and its marks are committed. The
+// error is that of handle; if handle returned before its context ended, it is the one that Group.Run would return, also if handle
+// returned nil. An error that says only that handle's context has ended is none.
 func (p *Partition) Run(ctx context.Context, handle func(ctx context.Context, p *consumer.Partition) error) error {
 	return run(ctx, []*Partition{p}, func(parts []*handmade.Part) error { return consumer.RunHandmade(ctx, parts, handle) })
 }
 
-// Consume calls handler with partitions, as Group.Consume does in an incremental session: Setup, ConsumeClaim for each of them at the
-// same time, and Cleanup. It returns when all have returned and the marks are committed, with the errors that they have returned.
+// Consume calls handler with partitions, as Group.Consume does in an incremental session: Setup, ConsumeClaim for each of them at
+// the same time, and Cleanup. It returns when all have returned and the marks are committed, with the errors that they have
+// returned.
 func Consume(ctx context.Context, handler sarama.ConsumerGroupHandler, partitions ...*Partition) error {
 	return run(ctx, partitions, func(parts []*handmade.Part) error { return consumer.ConsumeHandmade(ctx, parts, handler) })
 }
@@ -172,12 +173,14 @@ func (p *Partition) close() {
 	p.claim, p.stream, p.marked = nil, nil, nil
 }
 
-// Revoke revokes the partition, as when the plan gives it to another member: the handler's context ends with ownership.ErrRevoked, it
-// is to finish, and its marks are committed. Revoke does not wait for that. While no handler runs, the next one is revoked as it begins.
+// Revoke revokes the partition, as when the plan gives it to another member: the handler's context ends with
+// ownership.ErrRevoked, it is to finish, and its marks are committed. Revoke does not wait for that. While no handler runs, the
+// next one is revoked as it begins.
 func (p *Partition) Revoke() { p.order((*claim).revoke) }
 
 // Lose ends the claim as when trust in the ZooKeeper session ends: the contexts of the handler and of the claim end with
-// ownership.ErrLost, Trusted is false, and nothing is committed any more. While no handler runs, the next one loses it as it begins.
+// ownership.ErrLost, Trusted is false, and nothing is committed any more. While no handler runs, the next one loses it as it
+// begins.
 func (p *Partition) Lose() { p.order((*claim).lose) }
 
 // order does something with the claim, or with the next one if there is none.
@@ -204,8 +207,8 @@ func (p *Partition) Marked() int64 {
 	return offset
 }
 
-// Committed returns the offset that is committed, and the metadata with it. While a handler runs, marks are committed once a second,
-// and by Commit.
+// Committed returns the offset that is committed, and the metadata with it. While a handler runs, marks are committed once a
+// second, and by Commit.
 func (p *Partition) Committed() (offset int64, metadata string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

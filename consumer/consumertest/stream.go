@@ -9,8 +9,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 )
 
-// ErrEnd says that all messages of a Partition have been handed out, and are marked or were not for Options.Patience. It is the cause with
-// which the handler's context ends then.
+// ErrEnd says that all messages of a Partition have been handed out, and are marked or were not for Options.Patience. It is the
+// cause with which the handler's context ends then.
 var ErrEnd = errors.New("consumertest: all messages were handed out")
 
 // stream hands out a Partition's messages.
@@ -38,8 +38,8 @@ func (s *stream) more() {
 // look is how often the end of a partition asks whether all messages are marked.
 const look = time.Millisecond
 
-// Next returns all messages that there are. At the end it waits until they are marked, so that the context of a handler does not end under
-// what that has in hand.
+// Next returns all messages that there are. At the end it waits until they are marked, so that the context of a handler does not
+// end under what that has in hand.
 func (s *stream) Next(ctx context.Context) (fetch.Batch, error) {
 	began := time.Now()
 	for ctx.Err() == nil {

@@ -39,7 +39,8 @@ func adviceOn(kind status.DisagreementKind) advice {
 	}
 }
 
-// findDisagreements makes findings of disagreements. Those about claims have one for each partition, because each has its own command.
+// findDisagreements makes findings of disagreements. Those about claims have one for each partition, because each has its own
+// command.
 func (l *look) findDisagreements() {
 	for _, d := range l.report.Disagreements {
 		a := adviceOn(d.Kind)
@@ -87,7 +88,8 @@ func (l *look) mismatch(names []string) string {
 		"partitions of members that go have no owner", functions(these), functions(func(name string) bool { return !these(name) }))
 }
 
-// orphaned returns since when the owner of a claim is no member: since it was missed or, if it has joined again in another session, since then.
+// orphaned returns since when the owner of a claim is no member: since it was missed or, if it has joined again in another
+// session, since then.
 func (l *look) orphaned(p Partition) *time.Time {
 	if at := l.joined([]string{p.Owner}); at != nil {
 		return at
@@ -108,7 +110,8 @@ func (l *look) joined(names []string) (at *time.Time) {
 // maxClaimFindings bounds how many findings of one kind are about one partition each.
 const maxClaimFindings = 100
 
-// findClaims finds what is in claims' places and no claim. Persistent znodes are found by the partitions: a disagreement lists a few.
+// findClaims finds what is in claims' places and no claim. Persistent znodes are found by the partitions: a disagreement lists a
+// few.
 func (l *look) findClaims(d status.Disagreement, f Finding) {
 	var found []Partition
 	for _, p := range l.report.Partitions {

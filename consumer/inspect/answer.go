@@ -30,8 +30,8 @@ var (
 // holders say which member owns each partition, or has it planned.
 type holders map[kiel.Partition]string
 
-// kept is what is kept of an answer: whether the member reaches Kafka, its own open partitions, its troubles, and when it has missed members.
-// A thousand whole answers have no room.
+// kept is what is kept of an answer: whether the member reaches Kafka, its own open partitions, its troubles, and when it has
+// missed members. A thousand whole answers have no room.
 type kept struct {
 	said   *status.Group
 	member string

@@ -43,8 +43,8 @@ type asker struct {
 	answers   chan struct{} // has an element for each answer that is read
 }
 
-// newAsker returns an asker that follows no redirect, uses no proxy, and connects to no loopback or link-local address unless local is true,
-// whatever a name resolves to.
+// newAsker returns an asker that follows no redirect, uses no proxy, and connects to no loopback or link-local address unless
+// local is true, whatever a name resolves to.
 func newAsker(local bool) *asker {
 	dialer := &net.Dialer{Timeout: askWait, Control: func(_, address string, _ syscall.RawConn) error { return checkAddress(address, local) }}
 	return &asker{
@@ -70,8 +70,8 @@ func checkAddress(address string, local bool) error {
 	return nil
 }
 
-// ask asks the members that say where they answer. It returns what each has said of the partitions that it holds, nil for those that did not
-// answer.
+// ask asks the members that say where they answer. It returns what each has said of the partitions that it holds, nil for those
+// that did not answer.
 func (a *asker) ask(ctx context.Context, group string, members []status.Member, of holders) ([]*status.Group, []Answer) {
 	said, answers := make([]*status.Group, len(members)), make([]Answer, len(members))
 	var all sync.WaitGroup

@@ -11,7 +11,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// A program prints what is wrong with a group. This one looks at ZooKeeper alone, where it finds the set of a group that has lost all members.
+// A program prints what is wrong with a group. This one looks at ZooKeeper alone, where it finds the set of a group that has lost
+// all members.
 func Example() {
 	ctx := context.Background()
 	zk, address, err := zktest.StartTCP(ctx, "127.0.0.1:0", zktest.Options{}) // instead of real servers

@@ -272,7 +272,8 @@ func (l *look) findMembers() {
 	}
 }
 
-// sum returns how many messages wait in the partitions that match, -1 if that is not known of any, and since when the first of them.
+// sum returns how many messages wait in the partitions that match, -1 if that is not known of any, and since when the first of
+// them.
 func (l *look) sum(match func(Partition) bool) (waiting int64, oldest *time.Time) {
 	waiting = -1
 	for _, p := range l.report.Partitions {

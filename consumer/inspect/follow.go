@@ -39,9 +39,10 @@ const (
 	Blocked      ChangeKind = "blocked" // a persistent znode is in the claim's place
 )
 
-// Follow calls show with each change of a group's members and owners, in the goroutine of its caller, until ctx ends; then it returns nil. It
-// asks ZooKeeper every so often (a second if every is 0) whether znodes were created or deleted, by two requests, and reads claims if so. What
-// comes and goes between two questions is not shown. While ZooKeeper does not answer, Follow returns its error.
+// Follow calls show with each change of a group's members and owners, in the goroutine of its caller, until ctx ends; then it
+// returns nil. It asks ZooKeeper every so often (a second if every is 0) whether znodes were created or deleted, by two requests,
+// and reads claims if so. What comes and goes between two questions is not shown. While ZooKeeper does not answer, Follow returns
+// its error.
 func (in *Inspector) Follow(ctx context.Context, group string, every time.Duration, show func(Change)) error {
 	if err := kiel.CheckGroup(group); err != nil {
 		return operr.New(pkg, "follow group", "", err)

@@ -49,8 +49,8 @@ type Inspector struct {
 	zkErr error            // why zk is nil
 }
 
-// Open connects to ZooKeeper. Servers that do not answer are no error: then every Look says so. Open returns an error if the Sources are
-// not valid, for [ErrNoChroot], and for session.ErrAuthFailed. Close must be called.
+// Open connects to ZooKeeper. Servers that do not answer are no error: then every Look says so. Open returns an error if the
+// Sources are not valid, for [ErrNoChroot], and for session.ErrAuthFailed. Close must be called.
 func Open(ctx context.Context, from Sources) (*Inspector, error) {
 	from.Wait = cmp.Or(from.Wait, patience)
 	if from.Config == nil {

@@ -164,8 +164,8 @@ func newest(ps []kiel.Partition) map[kiel.Partition]int64 {
 	return at
 }
 
-// uncommitted asks for the ends of the logs of partitions whose stored offset is beyond the end that was found: with ReadCommitted that is
-// where a transaction begins which is not over, and members that read all have passed it.
+// uncommitted asks for the ends of the logs of partitions whose stored offset is beyond the end that was found: with
+// ReadCommitted that is where a transaction begins which is not over, and members that read all have passed it.
 func (k *kafka) uncommitted(ctx context.Context, g *glance) error {
 	var beyond []kiel.Partition
 	for p, end := range g.ends {
@@ -205,8 +205,8 @@ func (s *searched) near() int64 {
 	return 1
 }
 
-// times returns the timestamps of the messages at these offsets, of some roughly. It reads no message: it asks for the offsets at times, as
-// often as needed.
+// times returns the timestamps of the messages at these offsets, of some roughly. It reads no message: it asks for the offsets at
+// times, as often as needed.
 func (k *kafka) times(ctx context.Context, at map[kiel.Partition]int64, coarse map[kiel.Partition]bool, now time.Time) map[kiel.Partition]time.Time {
 	out, open := map[kiel.Partition]time.Time{}, map[kiel.Partition]*searched{}
 	for p, offset := range at {
@@ -231,8 +231,8 @@ func (k *kafka) times(ctx context.Context, at map[kiel.Partition]int64, coarse m
 	return out
 }
 
-// round asks once for each partition that is open, except those that skip, and puts what it learns into them. A partition whose time is
-// known goes from open to out. It returns false if nothing was asked.
+// round asks once for each partition that is open, except those that skip, and puts what it learns into them. A partition whose
+// time is known goes from open to out. It returns false if nothing was asked.
 func (k *kafka) round(
 	ctx context.Context, open map[kiel.Partition]*searched, out map[kiel.Partition]time.Time, probe func(*searched) int64, skip func(*searched) bool,
 ) bool {

@@ -87,7 +87,8 @@ func (g *glance) waiting(p kiel.Partition) int64 {
 	return end.offset - s.Offset
 }
 
-// sum returns how many messages wait in all partitions of which that is known, and since when the first of them; -1 if it is known of none.
+// sum returns how many messages wait in all partitions of which that is known, and since when the first of them; -1 if it is
+// known of none.
 func (g *glance) sum() (waiting int64, oldest *time.Time) {
 	waiting = -1
 	for p := range g.stored {
@@ -101,8 +102,9 @@ func (g *glance) sum() (waiting int64, oldest *time.Time) {
 	return waiting, oldest
 }
 
-// Look describes a group. It blocks for the Window and for the answers of its sources. A source that does not answer is a [Finding] and no
-// error, and so is a group without a znode. Look returns an error for a name that can't be a group's, and when ctx ends.
+// Look describes a group. It blocks for the Window and for the answers of its sources. A source that does not answer is a
+// [Finding] and no error, and so is a group without a znode. Look returns an error for a name that can't be a group's, and when
+// ctx ends.
 func (in *Inspector) Look(ctx context.Context, group string, opts Options) (*Report, error) {
 	if err := kiel.CheckGroup(group); err != nil {
 		return nil, operr.New(pkg, "look at group", "", err)

@@ -11,7 +11,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Each runbook that a finding names is a heading of the page, and each kind of members' errors that is known here is in its table.
+// Each runbook that a finding names is a heading of the page, and each kind of members' errors that is known here is in its
+// table.
 func TestRunbooksExist(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operating.md"))
 	if err != nil {

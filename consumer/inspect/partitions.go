@@ -91,8 +91,8 @@ func (l *look) judge(p Partition) Kind {
 	}
 }
 
-// astray returns whether the stored offset was no place in the partition's log at both looks: it is beyond the end, or that of a topic of
-// this name that was deleted.
+// astray returns whether the stored offset was no place in the partition's log at both looks: it is beyond the end, or that of a
+// topic of this name that was deleted.
 func (l *look) astray(p Partition) bool {
 	if l.before == nil || p.Kafka.Committed < 0 || p.Kafka.End < 0 {
 		return false
@@ -104,8 +104,8 @@ func (l *look) astray(p Partition) bool {
 	return p.Kafka.otherTopic && p.Kafka.End > 0 || p.Kafka.Committed > p.Kafka.End && was.Offset > end.offset && end.offset >= 0
 }
 
-// neverCommitted returns whether there are messages and no stored offset at both looks, though a member stores the one at which it starts. It
-// may be one whose program keeps offsets itself: then the member says, if it answers, that none is uncommitted.
+// neverCommitted returns whether there are messages and no stored offset at both looks, though a member stores the one at which
+// it starts. It may be one whose program keeps offsets itself: then the member says, if it answers, that none is uncommitted.
 func (l *look) neverCommitted(p Partition) bool {
 	if l.before == nil || l.refused != nil || p.Kafka.Committed >= 0 || p.Kafka.Error != "" || p.Kafka.End <= 0 {
 		return false
@@ -134,8 +134,8 @@ func (l *look) older(p kiel.Partition, now time.Time) bool {
 	return first > l.opts.Window && second > first
 }
 
-// claimed returns whether a partition is to be claimed: a member asks for its topic, there is a mapping, and the member that has it there is
-// none in Python. Those claim nothing. If the mapping is not known here, there must be none in Python at all.
+// claimed returns whether a partition is to be claimed: a member asks for its topic, there is a mapping, and the member that has
+// it there is none in Python. Those claim nothing. If the mapping is not known here, there must be none in Python at all.
 func (l *look) claimed(p Partition) bool {
 	unwanted := func(d status.Disagreement) bool {
 		return d.Kind == status.UnwantedTopic && slices.Contains(d.Names, p.Topic) || d.Kind == status.NoCommonFunction
@@ -290,8 +290,9 @@ func (l *look) refusal(member string) string {
 	}
 }
 
-// since returns since when a partition does not go on: when its first waiting message was written, or its owner claimed it if that was later,
-// or, if it stands still, when a Series has seen it go on last. Without a Series, one that has always lagged may have stopped later.
+// since returns since when a partition does not go on: when its first waiting message was written, or its owner claimed it if
+// that was later, or, if it stands still, when a Series has seen it go on last. Without a Series, one that has always lagged may
+// have stopped later.
 func (l *look) since(kind Kind, p Partition) *time.Time {
 	at := p.Kafka.Oldest
 	if at == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Version is the version of a Report's JSON. A field of one Version keeps its name, its unit and its meaning. New fields and new kinds of
-// findings may come in the same Version.
+// Version is the version of a Report's JSON. A field of one Version keeps its name, its unit and its meaning. New fields and new
+// kinds of findings may come in the same Version.
 const Version = 1
 
 // Report is what a look at a group has found.

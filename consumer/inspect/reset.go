@@ -26,10 +26,11 @@ var (
 	ErrInUse = errors.New("the group is in use")
 	// ErrTarget says that a text is no target of a reset.
 	ErrTarget = errors.New("not a target: start, end, OFFSET, +N, -N, @-1h, or @ and a time as 2006-01-02T15:04:05Z")
-	// ErrChanged says that members or claims have appeared during a reset, or that somebody else has stored offsets. They may have read or
-	// overwritten what the reset has stored.
+	// ErrChanged says that members or claims have appeared during a reset, or that somebody else has stored offsets. They may
+	// have read or overwritten what the reset has stored.
 	ErrChanged = errors.New("the group was used during the reset")
-	// ErrOtherTree says that members in another ZooKeeper tree have stored the topic's offsets. They may run: nobody can see them here.
+	// ErrOtherTree says that members in another ZooKeeper tree have stored the topic's offsets. They may run: nobody can see them
+	// here.
 	ErrOtherTree = errors.New("members in another ZooKeeper tree have stored the offsets")
 )
 
@@ -60,8 +61,8 @@ type Target struct {
 	at   time.Time
 }
 
-// ParseTarget reads a Target: "start", "end", an offset, a shift of the stored offset ("+10", "-10"), or the first message from a time on
-// ("@-1h", "@2006-01-02T15:04:05Z"). A time is relative to now. Its error is [ErrTarget].
+// ParseTarget reads a Target: "start", "end", an offset, a shift of the stored offset ("+10", "-10"), or the first message from a
+// time on ("@-1h", "@2006-01-02T15:04:05Z"). A time is relative to now. Its error is [ErrTarget].
 func ParseTarget(s string, now time.Time) (Target, error) {
 	bad := operr.New(pkg, "", strconv.Quote(statuswrite.Name(s)), ErrTarget)
 	switch {
@@ -130,13 +131,13 @@ type resetting struct {
 	unseen []string // what may be chroots with members
 }
 
-// ResetOffsets stores offsets for a group that nobody uses, with the metadata that members write: topic, tree, cluster, and the numbers that
-// were stored before; their token is 0, that of no claim. Texts of marks are dropped. It stores nothing while there is a member or a claim,
-// here or under another chroot that it can see, and looks again right before the write. After the write it looks once more, and returns
-// [ErrChanged] with the result if somebody has used the group meanwhile.
+// ResetOffsets stores offsets for a group that nobody uses, with the metadata that members write: topic, tree, cluster, and the
+// numbers that were stored before; their token is 0, that of no claim. Texts of marks are dropped. It stores nothing while there
+// is a member or a claim, here or under another chroot that it can see, and looks again right before the write. After the write
+// it looks once more, and returns [ErrChanged] with the result if somebody has used the group meanwhile.
 //
-// Other errors are ErrInUse, ErrOtherTree, allocator.ErrNoGroup, those of Kafka and of the session. With an error of Kafka's, some offsets
-// may have been stored: those of the result's partitions without an Error.
+// Other errors are ErrInUse, ErrOtherTree, allocator.ErrNoGroup, those of Kafka and of the session. With an error of Kafka's,
+// some offsets may have been stored: those of the result's partitions without an Error.
 func (in *Inspector) ResetOffsets(ctx context.Context, group string, reset Reset) (*ResetResult, error) {
 	if err := errors.Join(kiel.CheckGroup(group), kiel.CheckTopic(reset.Topic)); err != nil {
 		return nil, operr.New(pkg, "reset offsets", "", err)
@@ -181,7 +182,8 @@ func (r *resetting) run(ctx context.Context) (*ResetResult, error) {
 	return result, errors.Join(err, r.lookAgain(ctx, result))
 }
 
-// idle returns an error unless the group exists and has neither members nor claims. It also learns the tree. It looks at this group last.
+// idle returns an error unless the group exists and has neither members nor claims. It also learns the tree. It looks at this
+// group last.
 func (r *resetting) idle(ctx context.Context) error {
 	beside, unseen, err := r.in.siblings(ctx, r.group)
 	if err != nil {
@@ -439,8 +441,8 @@ func (r *resetting) lookAgain(ctx context.Context, result *ResetResult) error {
 	return nil
 }
 
-// Release deletes the znode in the place of a partition's claim if it is persistent, and nobody has claimed the partition since it was read;
-// with write false it only reads. See ownership.FindBlock and Delete of what it returns. It leaves no znode.
+// Release deletes the znode in the place of a partition's claim if it is persistent, and nobody has claimed the partition since
+// it was read; with write false it only reads. See ownership.FindBlock and Delete of what it returns. It leaves no znode.
 func (in *Inspector) Release(ctx context.Context, group string, p kiel.Partition, write bool) (b *ownership.Block, err error) {
 	err = in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
 		if b, err = ownership.FindBlock(ctx, inc, group, p); err != nil || !write {

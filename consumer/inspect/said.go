@@ -59,7 +59,8 @@ func kafkaKinds() []string {
 // claimKinds are the kinds of members' errors that come from claims.
 func claimKinds() []string { return []string{"claim", "verify", "vanished", "room", "unclaimed"} }
 
-// began returns when the first of the members' troubles of these kinds began that goes on and is about an object that matches; nil if none does.
+// began returns when the first of the members' troubles of these kinds began that goes on and is about an object that matches;
+// nil if none does.
 func (l *look) began(match func(about string) bool, kinds ...string) (at *time.Time) {
 	for _, g := range l.said {
 		if g == nil {

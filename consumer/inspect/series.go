@@ -25,9 +25,10 @@ type SeriesOptions struct {
 	Self func() *status.Group
 }
 
-// Series looks at one group again and again, for somebody who watches it. A look reads the group's znodes only if some of them have changed
-// since the look before, or have not been read for half a minute: else it costs one small request for each of seven znodes. It judges by an
-// earlier look what stands still, so that each reads Kafka's offsets once. It writes nothing, as Inspector.Look.
+// Series looks at one group again and again, for somebody who watches it. A look reads the group's znodes only if some of them
+// have changed since the look before, or have not been read for half a minute: else it costs one small request for each of seven
+// znodes. It judges by an earlier look what stands still, so that each reads Kafka's offsets once. It writes nothing, as
+// Inspector.Look.
 //
 // A Series is for one goroutine. It has no goroutines but those of its connections, which the first Look opens and Close ends.
 type Series struct {
@@ -96,8 +97,8 @@ func (s *Series) endKafka() {
 	}
 }
 
-// Look describes the group, as Inspector.Look does. Until the first look is as old as the window, nothing is found to stand still, and the
-// Window of the Report is 0. Look returns the errors of Open, and an error when ctx ends.
+// Look describes the group, as Inspector.Look does. Until the first look is as old as the window, nothing is found to stand
+// still, and the Window of the Report is 0. Look returns the errors of Open, and an error when ctx ends.
 func (s *Series) Look(ctx context.Context) (*Report, error) {
 	if s.in == nil || s.in.zk == nil {
 		in, err := Open(ctx, s.from)
@@ -261,8 +262,9 @@ func (s *Series) goOn(before, now *glance) {
 // maxCoarse is of how many partitions that go on a look in a Series finds out how old the first message is that waits.
 const maxCoarse = 200
 
-// findTimes finds the times of the first messages that wait. In a Series it takes those that it knows from the look before, finds those of
-// partitions that have not gone on to the millisecond, and those of others roughly: of those with the most messages, if there are many.
+// findTimes finds the times of the first messages that wait. In a Series it takes those that it knows from the look before, finds
+// those of partitions that have not gone on to the millisecond, and those of others roughly: of those with the most messages, if
+// there are many.
 func (l *look) findTimes(ctx context.Context, k *kafka, g *glance, ps []kiel.Partition) {
 	g.exact = map[kiel.Partition]bool{}
 	late, coarse, known := map[kiel.Partition]int64{}, map[kiel.Partition]bool{}, map[kiel.Partition]time.Time{}
@@ -300,8 +302,8 @@ func (l *look) findTimes(ctx context.Context, k *kafka, g *glance, ps []kiel.Par
 	maps.Copy(g.times, known)
 }
 
-// fewest leaves out partitions whose times are too many to be found, and returns how many. It keeps those whose times the look knows that this
-// one is compared with, then the first by topic and number, so that two looks find times of the same.
+// fewest leaves out partitions whose times are too many to be found, and returns how many. It keeps those whose times the look
+// knows that this one is compared with, then the first by topic and number, so that two looks find times of the same.
 func (l *look) fewest(late map[kiel.Partition]int64) (left int) {
 	if len(late) <= maxSearched {
 		return 0
@@ -349,7 +351,8 @@ func (s *Series) hearMembers(ctx context.Context, l *look) {
 	l.takeOver()
 }
 
-// remember has findings of which no source knows since when begin when the Series first found them, unless they were there at its first look.
+// remember has findings of which no source knows since when begin when the Series first found them, unless they were there at its
+// first look.
 func (s *Series) remember(r *Report) {
 	seen := make(map[string]*time.Time, len(r.Findings))
 	for i := range r.Findings {

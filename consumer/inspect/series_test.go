@@ -197,7 +197,8 @@ func TestSeriesCompares(t *testing.T) {
 	}
 }
 
-// A partition that has always lagged stands still since it was seen to go on last, not since its first waiting message was written.
+// A partition that has always lagged stands still since it was seen to go on last, not since its first waiting message was
+// written.
 func TestSinceItWentOnLast(t *testing.T) {
 	tp, began := kiel.Partition{Topic: "t"}, time.Now()
 	s, prior := &Series{}, &glance{}

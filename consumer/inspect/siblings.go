@@ -37,9 +37,9 @@ func chroots(all []sibling) []string {
 	return names
 }
 
-// siblings returns the chroots of these servers, besides this one, in which a group of the name has members. It looks below the root and
-// beside this chroot, at a few znodes at a time, for Sources.Wait. unseen says what it may not list, and for what
-// there was no room or time.
+// siblings returns the chroots of these servers, besides this one, in which a group of the name has members. It looks below the
+// root and beside this chroot, at a few znodes at a time, for Sources.Wait. unseen says what it may not list, and for what there
+// was no room or time.
 func (in *Inspector) siblings(ctx context.Context, group string) (found []sibling, unseen []string, err error) {
 	err = read(ctx, in.root, in.zkErr, in.from.Wait, func(ctx context.Context, inc *session.Incarnation) error {
 		s := &search{inc: inc, group: group, own: cmp.Or(in.from.Session.Chroot, "/")}

@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// Many chroots behind a slow ZooKeeper are looked at within the time, and if that is not enough, what was found is said, and that more may be
-// there.
+// Many chroots behind a slow ZooKeeper are looked at within the time, and if that is not enough, what was found is said, and that
+// more may be there.
 func TestManyChroots(t *testing.T) {
 	for delay, want := range map[time.Duration]string{100 * time.Millisecond: "", 450 * time.Millisecond: "for want of time"} {
 		t.Run(delay.String(), func(t *testing.T) {

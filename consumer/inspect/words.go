@@ -11,8 +11,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// The words in which the command kiel and the page of package page show what was found. They have names and texts of others in them, which
-// are bounded but not escaped.
+// The words in which the command kiel and the page of package page show what was found. They have names and texts of others in
+// them, which are bounded but not escaped.
 
 // Problems returns how many of the findings are problems.
 func (r *Report) Problems() (n int) {
@@ -24,8 +24,8 @@ func (r *Report) Problems() (n int) {
 	return n
 }
 
-// Verdict returns "all well", "1 problem", "2 problems", and so on; if none was found and a source is missing, or there was one look alone,
-// it says so.
+// Verdict returns "all well", "1 problem", "2 problems", and so on; if none was found and a source is missing, or there was one
+// look alone, it says so.
 func (r *Report) Verdict() string {
 	switch n := r.Problems(); {
 	case n == 1:
@@ -135,8 +135,8 @@ func (p *Partition) Holder() string {
 	}
 }
 
-// Why returns who owns a partition, since when and why, how far it is, and what its handler does, in a line each. The report's Kafka is
-// the source of the second.
+// Why returns who owns a partition, since when and why, how far it is, and what its handler does, in a line each. The report's
+// Kafka is the source of the second.
 func (p *Partition) Why(r *Report) (lines []string) {
 	first := "no owner"
 	if p.State == status.Owned {

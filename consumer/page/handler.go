@@ -35,8 +35,8 @@ type Handler struct {
 	asked   time.Time // when the page was last asked for, or a viewer has left
 }
 
-// New makes a Handler for a group. It starts nothing and connects to nothing: [Handler.Run] does. It returns an error if the group's name,
-// the sources or the options are not valid. Sources.Wait is 2 s unless set.
+// New makes a Handler for a group. It starts nothing and connects to nothing: [Handler.Run] does. It returns an error if the
+// group's name, the sources or the options are not valid. Sources.Wait is 2 s unless set.
 func New(group string, sources inspect.Sources, opts Options) (*Handler, error) {
 	opts, err := opts.complete()
 	if err != nil {
@@ -73,7 +73,8 @@ const linger = 12 * time.Second
 // closing is how long the end of the connections may take.
 const closing = 2 * time.Second
 
-// Run looks at the group while somebody watches, until ctx ends; then it returns nil. It returns [ErrRun] if it was called before.
+// Run looks at the group while somebody watches, until ctx ends; then it returns nil. It returns [ErrRun] if it was called
+// before.
 func (h *Handler) Run(ctx context.Context) error {
 	if !h.started.CompareAndSwap(false, true) {
 		return operr.New(pkg, "run", "", ErrRun)

@@ -315,7 +315,8 @@ func notKnown(partitions int) string {
 // maxMembers is how many members are shown.
 const maxMembers = 300
 
-// members returns the rows of members, and how many it leaves out: if there are too many, those with a problem go before the others.
+// members returns the rows of members, and how many it leaves out: if there are too many, those with a problem go before the
+// others.
 func (m *model) members() (rows []memberRow, more int) {
 	k := m.kept
 	sums := memberSums(k)

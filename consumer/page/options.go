@@ -8,8 +8,8 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// Self is the member in this process: *consumer.Group is one. Status is called once per refresh while somebody watches, from Run's
-// goroutine.
+// Self is the member in this process: *consumer.Group is one. Status is called once per refresh while somebody watches, from
+// Run's goroutine.
 type Self interface {
 	Status() *status.Group
 }

@@ -213,8 +213,8 @@ func (s *snapshot) reportJSON() ([]byte, error) {
 	return s.json, nil
 }
 
-// visible returns a text in which nothing is hidden or turned around: names and texts are anybody's. The templates have nothing of the kind,
-// nor line breaks.
+// visible returns a text in which nothing is hidden or turned around: names and texts are anybody's. The templates have nothing
+// of the kind, nor line breaks.
 func visible(text []byte) []byte {
 	if !bytes.ContainsFunc(text, plain.Hidden) {
 		return text
@@ -257,7 +257,8 @@ func (s *snapshot) age(now time.Time) string {
 	return fmt.Sprintf("%.1f", max(now.Sub(s.at), 0).Seconds())
 }
 
-// news returns the events for a viewer who has parts with these sums, in pieces that viewers share, and the sums that the viewer has then.
+// news returns the events for a viewer who has parts with these sums, in pieces that viewers share, and the sums that the viewer
+// has then.
 func (s *snapshot) news(v view, has map[string]uint64, now time.Time) (events [][]byte, have map[string]uint64, err error) {
 	all, err := s.parts(v)
 	if err != nil {

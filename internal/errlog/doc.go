@@ -9,8 +9,8 @@
 //	level=INFO msg=recovered kind=fetch after=58.1s errors=260
 //	level=ERROR msg=failed kind="panic in handler" about=orders:7 error="…" stack="…"
 //
-// One kind may explain others (Explains), as that Kafka is out of reach explains that nothing is fetched: while it fails, only its own line
-// is repeated.
+// One kind may explain others (Explains), as that Kafka is out of reach explains that nothing is fetched: while it fails, only
+// its own line is repeated.
 //
 // A kind that recovers and fails again and again has four lines about a new start in an Interval, and more only of a higher
 // level. Further errors are postponed. When the Interval is over, the last one of the highest level is logged.
@@ -19,6 +19,6 @@
 // writes the lines that were postponed.
 package errlog
 
-// MaxLines is how many partitions that change at once have lines of their own at level Info. Above that each has its line at Debug, and
-// the allocator's line has their number.
+// MaxLines is how many partitions that change at once have lines of their own at level Info. Above that each has its line at
+// Debug, and the allocator's line has their number.
 const MaxLines = 16

@@ -85,14 +85,14 @@ func (l *Log) FailedInfo(kind, about string, err error, args ...any) {
 	l.failed(slog.LevelInfo, kind, about, err, args, nil)
 }
 
-// FailedDebug is Failed with level Debug, for errors that the program is given, and that are a trouble of the status all the same. The line
-// recovered is at that level, too, if all lines of the kind were.
+// FailedDebug is Failed with level Debug, for errors that the program is given, and that are a trouble of the status all the
+// same. The line recovered is at that level, too, if all lines of the kind were.
 func (l *Log) FailedDebug(kind, about string, err error, args ...any) {
 	l.failed(slog.LevelDebug, kind, about, err, args, nil)
 }
 
-// Explains says that the kinds effects follow from another one, cause: while cause fails, they have no line "still failing", unless it is of
-// a higher level than those before. It is called before the first error.
+// Explains says that the kinds effects follow from another one, cause: while cause fails, they have no line "still failing",
+// unless it is of a higher level than those before. It is called before the first error.
 func (l *Log) Explains(cause string, effects ...string) { l.cause, l.effects = cause, effects }
 
 // FailedAt is Failed for an error with a stack. The first line since the kind began to fail has the beginning of the stack, but

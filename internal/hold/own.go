@@ -121,8 +121,8 @@ func Delete(life context.Context, inc *session.Incarnation, path string, exists 
 // Run the znodes may exist for one more session timeout.
 func Over(err error) bool { return errors.Is(err, session.ErrSessionExpired) || Closed(err) }
 
-// Refused reports whether err is an answer with which the servers refuse a request, by an ACL or a quota for instance, or says that
-// they end the connection for it. They may do so no more once an operator has put that right.
+// Refused reports whether err is an answer with which the servers refuse a request, by an ACL or a quota for instance, or says
+// that they end the connection for it. They may do so no more once an operator has put that right.
 func Refused(err error) bool {
 	for _, refusal := range []error{
 		session.ErrNoAuth, session.ErrInvalidACL, session.ErrQuotaExceeded, session.ErrAnswerTooLarge, session.ErrServer,

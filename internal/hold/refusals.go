@@ -10,8 +10,8 @@ import (
 // kindRefused is the kind of the errors in the log that are outlasted.
 const kindRefused = "refused"
 
-// Refusals outlasts what the servers refuse, by an ACL or a quota for instance, in work that goes on for long. Between two attempts
-// it makes pauses that grow from 100 ms to 5 s. One goroutine uses it.
+// Refusals outlasts what the servers refuse, by an ACL or a quota for instance, in work that goes on for long. Between two
+// attempts it makes pauses that grow from 100 ms to 5 s. One goroutine uses it.
 type Refusals struct {
 	log    refusalLog
 	about  string

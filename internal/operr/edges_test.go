@@ -58,7 +58,8 @@ func TestEdgesOfPureFunctions(t *testing.T) {
 		"allocator", "option PythonFunc", "option Func:", "f has no Assign")
 }
 
-// TestEdgesOfOperations has each operation that fails say its package, itself and its object once, whichever package has the cause.
+// TestEdgesOfOperations has each operation that fails say its package, itself and its object once, whichever package has the
+// cause.
 func TestEdgesOfOperations(t *testing.T) {
 	recipetest.InWorld(t, func(w *recipetest.World) {
 		s := w.Session("a")

@@ -35,7 +35,8 @@ func (e *Error) Error() string {
 // Unwrap returns why the operation failed.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Operation returns e. An error of another type that holds an Error has this method, too, so that it is left out of texts likewise.
+// Operation returns e. An error of another type that holds an Error has this method, too, so that it is left out of texts
+// likewise.
 func (e *Error) Operation() *Error { return e }
 
 // name returns operation and object with a colon and a space behind, "" if both are empty.

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a text without anything that a terminal obeys, or that a screen hides or turns around: such characters become \uXXXX, as in
-// JSON.
+// Text returns a text without anything that a terminal obeys, or that a screen hides or turns around: such characters become
+// \uXXXX, as in JSON.
 func Text(s string) string {
 	if !strings.ContainsFunc(s, Hidden) {
 		return s

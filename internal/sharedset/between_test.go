@@ -7,8 +7,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The session ends right after a write without an answer, and the lock with it. When it is acquired again there is nothing left to
-// change; the number is that of the write.
+// The session ends right after a write without an answer, and the lock with it. When it is acquired again there is nothing left
+// to change; the number is that of the write.
 func TestSessionKilledAfterTheWrite(t *testing.T) {
 	for op, want := range map[string]string{"add": `["t:0", "t:1", "t:2"]`, "remove": `["t:0"]`} {
 		t.Run(op, func(t *testing.T) {

@@ -159,8 +159,8 @@ func TestDecodeOfAFullPacketStaysSmall(t *testing.T) {
 	}
 }
 
-// cost returns the shortest time and the least memory that f took in up to 100 runs.
-// It ends with the first run that took less than enough.
+// cost returns the shortest time and the least memory that f took in up to 100 runs. It ends with the first run that took less
+// than enough.
 func cost(enough time.Duration, f func()) (took time.Duration, bytes uint64) {
 	took, bytes = time.Hour, 1<<62
 	for range 100 {
@@ -198,8 +198,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzDecode compares with encoding/json, which accepts a little more: characters
-// that it has to replace, and null.
+// FuzzDecode compares with encoding/json, which accepts a little more: characters that it has to replace, and null.
 func FuzzDecode(f *testing.F) {
 	_, texts := vectors(f)
 	for _, text := range texts {
@@ -236,8 +235,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// reference reads an array of strings by encoding/json, and reports false when that
-// had to change a string or found another type.
+// reference reads an array of strings by encoding/json, and reports false when that had to change a string or found another type.
 func reference(data []byte) ([]string, bool) {
 	if !utf8.Valid(data) {
 		return nil, false

@@ -34,10 +34,10 @@
 //
 // # Reads and writes
 //
-// A change reads and writes under kazoo's Lock, as Python kiel does. It writes only if the set has the version that it read and its
-// contender for the lock still exists. After a lost reply it reads the set after a Sync, and is repeated only if it is not there. Run
-// reads again on each hint of its watch, on each new incarnation, and at least once per session timeout; while the znode does not
-// change, it reads the znode's metadata only.
+// A change reads and writes under kazoo's Lock, as Python kiel does. It writes only if the set has the version that it read and
+// its contender for the lock still exists. After a lost reply it reads the set after a Sync, and is repeated only if it is not
+// there. Run reads again on each hint of its watch, on each new incarnation, and at least once per session timeout; while the
+// znode does not change, it reads the znode's metadata only.
 //
 // # Concurrency
 //

@@ -16,7 +16,7 @@ var (
 	// ErrInvalidItem says that an item is not valid UTF-8 or has a control character. No request was sent.
 	ErrInvalidItem = errors.New("invalid item")
 
-	// ErrNotNeeded is for the caller of a change: when the change's context ends with it as its cause, because somebody else has made
-	// the change, it counts as one that had nothing to do.
+	// ErrNotNeeded is for the caller of a change: when the change's context ends with it as its cause, because somebody else has
+	// made the change, it counts as one that had nothing to do.
 	ErrNotNeeded = errors.New("the change is not needed any more")
 )

@@ -185,8 +185,8 @@ func (s *Set) acquire(ctx context.Context) (*lock.Held, error) {
 	return s.lock.Acquire(ctx)
 }
 
-// release releases the lock. It waits only briefly for a lost connection, and not at all when ctx has ended, because the change is
-// already done; the removal goes on in the background.
+// release releases the lock. It waits only briefly for a lost connection, and not at all when ctx has ended, because the change
+// is already done; the removal goes on in the background.
 func (s *Set) release(ctx context.Context, held *lock.Held) {
 	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package statuswrite makes what package status describes: it cuts names and texts to the limits of descriptions. Readers need package
-// status alone.
+// Package statuswrite makes what package status describes: it cuts names and texts to the limits of descriptions. Readers need
+// package status alone.
 package statuswrite
 
 import (

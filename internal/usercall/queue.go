@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Queue makes calls one at a time, in the order in which Put, PutNewest and PutMerged added them. These do not wait for the calls. A
-// goroutine exists only while there is something to call.
+// Queue makes calls one at a time, in the order in which Put, PutNewest and PutMerged added them. These do not wait for the
+// calls. A goroutine exists only while there is something to call.
 type Queue struct {
 	Guard Guard
 	Limit time.Duration // after which a call is said to be stuck
@@ -71,8 +71,9 @@ func (q *Queue) PutNewest(what Callback, f func()) {
 	})
 }
 
-// PutMerged adds a call of f, after all calls that wait. If a call that PutMerged has added waits for the same kind and about the same
-// thing, and none of Put waits behind that one, only one of the two is made: the older one if oldest is true, else the newer one.
+// PutMerged adds a call of f, after all calls that wait. If a call that PutMerged has added waits for the same kind and about the
+// same thing, and none of Put waits behind that one, only one of the two is made: the older one if oldest is true, else the newer
+// one.
 func (q *Queue) PutMerged(what Callback, oldest bool, f func()) {
 	q.put(waiting{Callback: what, f: f, added: byMerged}, func() {
 		last := len(q.waits) - 1

@@ -21,9 +21,9 @@ const (
 )
 
 // §2 (a) and (d): G waits; the others come, the last one creates ready, and they leave at once. When G reads the directory,
-// because its watch fired or because it is connected again, all of that is gone. If G was connected, its watch on ready has told it.
-// Else, with two members, G knows what came and went. With three it may have been two members one after the other: Enter returns
-// that it can't tell, and does not wait.
+// because its watch fired or because it is connected again, all of that is gone. If G was connected, its watch on ready has told
+// it. Else, with two members, G knows what came and went. With three it may have been two members one after the other: Enter
+// returns that it can't tell, and does not wait.
 func TestReadyCameAndWent(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		numbers(t, func(t *testing.T, n int) {

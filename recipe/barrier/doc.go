@@ -45,12 +45,12 @@
 //   - kazoo takes a ready that a crash left behind for a member, and for the signal to enter. Enter deletes it if no member
 //     exists; a Python process that enters at the same moment may still take it for the signal, or wait for a signal that never
 //     comes.
-//   - That Enter always knows its outcome. The others may enter and leave within one of its round trips. Enter can't tell that they
-//     did if it lost its connection meanwhile, and with it the watch on ready; if a member of the next round, or one that joined
-//     and left, came in that time, too; or if the directory was deleted and created again. If it has seen the required number of
-//     members before, it needs no watch. Enter returns the error after the read that does not answer the question. If by then
-//     another member had joined that completes the required number, Enter returns the error after a later read, when that member
-//     has left before it created ready.
+//   - That Enter always knows its outcome. The others may enter and leave within one of its round trips. Enter can't tell that
+//     they did if it lost its connection meanwhile, and with it the watch on ready; if a member of the next round, or one that
+//     joined and left, came in that time, too; or if the directory was deleted and created again. If it has seen the required
+//     number of members before, it needs no watch. Enter returns the error after the read that does not answer the question. If
+//     by then another member had joined that completes the required number, Enter returns the error after a later read, when that
+//     member has left before it created ready.
 //   - That the child which was created and deleted between two reads was ready. Enter is wrong if all members existed, and one
 //     more process joined and died before ready was created.
 //   - A Python process that enters again and again with one object uses its name again. Other processes that are slow to leave
@@ -60,13 +60,14 @@
 //
 // # How Enter knows
 //
-// The member that completes the required number creates ready. All others wait for ready, as kazoo's do, even if they see all members:
-// the member that creates ready may not have read the directory yet. Enter returns nil when it has read or created ready. It also
-// returns nil when a watch, which it sets on ready before it creates its own znode, shows that ready was created, and the directory's
-// cversion that no more children were created than the round needs. And it returns nil when the required number of members existed at
-// one time, its own included, and the cversion shows that between two reads a child was created and deleted: Enter takes that child
-// for ready. When its context ends while its znode exists, or may, it returns [session.ErrUncertain]: the others may see that znode, and
-// enter, until it is deleted. The next Enter on the handle waits for the deletion.
+// The member that completes the required number creates ready. All others wait for ready, as kazoo's do, even if they see all
+// members: the member that creates ready may not have read the directory yet. Enter returns nil when it has read or created
+// ready. It also returns nil when a watch, which it sets on ready before it creates its own znode, shows that ready was created,
+// and the directory's cversion that no more children were created than the round needs. And it returns nil when the required
+// number of members existed at one time, its own included, and the cversion shows that between two reads a child was created and
+// deleted: Enter takes that child for ready. When its context ends while its znode exists, or may, it returns
+// [session.ErrUncertain]: the others may see that znode, and enter, until it is deleted. The next Enter on the handle waits for
+// the deletion.
 //
 // Leave deletes ready before its own znode, and nobody creates ready again. Only the first of several calls of Leave deletes the
 // member's znode; the others wait.

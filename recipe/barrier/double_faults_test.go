@@ -161,8 +161,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// On a slow link the others enter and leave within one round trip of ours, and ready is gone when Enter reads the directory for the
-// first time. The watch on ready, set before its znode was created, tells it that it has entered.
+// On a slow link the others enter and leave within one round trip of ours, and ready is gone when Enter reads the directory for
+// the first time. The watch on ready, set before its znode was created, tells it that it has entered.
 func TestSlowMember(t *testing.T) {
 	for _, n := range []int{2, 3, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -9,8 +9,8 @@ type signal struct {
 	before *view // the view before our znode was created
 }
 
-// watchReady sets the watch, unless ready exists. It returns errAgain if ready is newer than the view now. before is the view before
-// our znode was created.
+// watchReady sets the watch, unless ready exists. It returns errAgain if ready is newer than the view now. before is the view
+// before our znode was created.
 func (e *entering) watchReady(inc *session.Incarnation, now, before *view) error {
 	e.ready.stop()
 	e.ready = nil
@@ -75,9 +75,9 @@ func (s *signal) created() bool {
 	return s != nil && s.ended() && s.watch.Changed() && !s.watch.Deleted()
 }
 
-// lacks returns how many of the children that a round needs were not created yet, beside our znode, as of a view: the members that
-// the view before lacked, and ready. If it is 0, a ready that was created is that of our round: for one of their own the others
-// would have needed one member more. Below 0 it may be another's, and members of the next round may have come.
+// lacks returns how many of the children that a round needs were not created yet, beside our znode, as of a view: the members
+// that the view before lacked, and ready. If it is 0, a ready that was created is that of our round: for one of their own the
+// others would have needed one member more. Below 0 it may be another's, and members of the next round may have come.
 func (s *signal) lacks(now *view, n int) int {
 	if s.before.dir != 0 && s.before.dir != now.dir {
 		return -1

@@ -36,9 +36,9 @@
 //
 // # Unknown outcomes
 //
-// That the znode has the number that was written proves nothing, because another process may have written the same number. If somebody
-// deleted the znode and it was created again between the read and the write of a change, the change has replaced a number that it had
-// not read: that is an ErrUncertain, too.
+// That the znode has the number that was written proves nothing, because another process may have written the same number. If
+// somebody deleted the znode and it was created again between the read and the write of a change, the change has replaced a
+// number that it had not read: that is an ErrUncertain, too.
 //
 // # Concurrency
 //

@@ -26,8 +26,8 @@
 //   - Run returns only its function's error: nil after a lost leadership if the function returned nil.
 //   - The next candidate leads only when the function has returned or the session is over, also when the function panics or ends
 //     its goroutine.
-//   - Once a candidate of a handle was created, no refusal by the servers ends a Run that waits, nor an Observe that has yielded a
-//     leader: only the end of the context and that of the session do.
+//   - Once a candidate of a handle was created, no refusal by the servers ends a Run that waits, nor an Observe that has yielded
+//     a leader: only the end of the context and that of the session do.
 //   - Observe yields the current leader and then each later one that it sees. The last one that it yields is the newest.
 //
 // # Not guaranteed
@@ -40,9 +40,9 @@
 //
 // # Refusals, and lost leadership
 //
-// An ACL or a quota may be wrong for a while: the log has the error, of the kind "refused", and Run creates a candidate again, at the end
-// of the queue. A function that must tell whether it led to its end returns the cause of its context. kazoo does not notify its leaders:
-// a Python function goes on when its session has expired, beside the next leader.
+// An ACL or a quota may be wrong for a while: the log has the error, of the kind "refused", and Run creates a candidate again, at
+// the end of the queue. A function that must tell whether it led to its end returns the cause of its context. kazoo does not
+// notify its leaders: a Python function goes on when its session has expired, beside the next leader.
 //
 // # Concurrency
 //

@@ -49,9 +49,9 @@ var _ recipe.Hold = (*lock.Held)(nil) // what [Hold] returns
 // When lead has returned, Run waits until its candidate is deleted or ctx ends. When ctx ends first, the removal goes on in the
 // background. So a caller that can't wait ends ctx when lead has returned.
 //
-// Once a candidate of this handle was created, Run outlasts what the servers refuse, by an ACL or a quota for instance, before the
-// candidate is elected: it logs the error and creates a candidate again, after pauses that grow to 5 s. A refusal before that is
-// an error.
+// Once a candidate of this handle was created, Run outlasts what the servers refuse, by an ACL or a quota for instance, before
+// the candidate is elected: it logs the error and creates a candidate again, after pauses that grow to 5 s. A refusal before that
+// is an error.
 //
 // When ctx ends before the candidate is elected, lead is not called, and the error wraps ctx's cause. The error also wraps a
 // [*recipe.BlockedError] that names the leader if one was seen.

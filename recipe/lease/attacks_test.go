@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The executions that a lease must withstand, of the attacks on recipes. § is the number of the attack in test/attacks/recipes.md, whose
-// table names the mutant that each test kills. Those of §6 are in clocks_test.go.
+// The executions that a lease must withstand, of the attacks on recipes. § is the number of the attack in
+// test/attacks/recipes.md, whose table names the mutant that each test kills. Those of §6 are in clocks_test.go.
 
 // What an execution can do.
 const (

@@ -40,10 +40,10 @@
 //     ([ErrClockSkew]), so two handles never differ by more than the skew. A clock in [Options].Now is not compared.
 //   - Obtain, Renew and Release read and write under the inner lock, and each write also sets or checks the handle's contender: a
 //     request that comes late changes nothing once the contender is gone.
-//   - The lease fails closed. A write of unknown outcome ([session.ErrUncertain]: the connection was lost, or the caller's context
-//     has ended during the write) has not obtained the lease, and has not extended it; the hold that was to be extended lasts as
-//     long as before. The next call with the same identifier takes the record over at once. Other identifiers wait for the end of
-//     the record. A call that fails otherwise has written nothing, unless its time, or its hold, was over meanwhile.
+//   - The lease fails closed. A write of unknown outcome ([session.ErrUncertain]: the connection was lost, or the caller's
+//     context has ended during the write) has not obtained the lease, and has not extended it; the hold that was to be extended
+//     lasts as long as before. The next call with the same identifier takes the record over at once. Other identifiers wait for
+//     the end of the record. A call that fails otherwise has written nothing, unless its time, or its hold, was over meanwhile.
 //   - A release removes the handle's own record only, never the record of a later holder.
 //   - The removal by a release outlasts what the servers refuse, as by an ACL that is wrong for a while, until the record blocks
 //     nobody any more. Other calls return a refusal to their caller.

@@ -202,7 +202,8 @@ func TestClockSetForward(t *testing.T) {
 	})
 }
 
-// The replies of what obtains, renews and releases are lost, but for those of a write of the record, of which unknown_test.go tells.
+// The replies of what obtains, renews and releases are lost, but for those of a write of the record, of which unknown_test.go
+// tells.
 func TestLostReplies(t *testing.T) {
 	for name, match := range map[string]func(zktest.Request) bool{
 		"create": is(zktest.OpCreate), "set": is(zktest.OpSetData), "multi": isRecord, "delete": is(zktest.OpDelete), "read": is(zktest.OpGetData),

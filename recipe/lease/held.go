@@ -33,9 +33,9 @@ type Held struct {
 	removal *hold.Removal // of the record
 }
 
-// hold returns the hold of a term whose record was written in inc. The hold's context has the values of the session's contexts, as those of
-// other holds, and not of Obtain's: the hold may outlast the function that has called Obtain, and the holds under which that
-// runs.
+// hold returns the hold of a term whose record was written in inc. The hold's context has the values of the session's contexts,
+// as those of other holds, and not of Obtain's: the hold may outlast the function that has called Obtain, and the holds under
+// which that runs.
 func (l *NonBlockingLease) hold(inc *session.Incarnation, t term, floor time.Time) *Held {
 	h := &Held{lease: l, token: t.stat.Mzxid, floor: floor, term: t, removal: hold.NewRemoval()}
 	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(inc.Context()))
@@ -264,9 +264,10 @@ func (l *NonBlockingLease) renew(ctx context.Context, inner *lock.Held, h *Held)
 
 // Release ends the hold and removes the record if it is still this hold's, so that another can obtain the lease. If the lease was
 // taken over from another handle or process with the same identifier, which may be cut off and still rely on it, the record gets
-// back the end that it had then. The same is so for a record that a call of unknown outcome may have written. Call Release when the work under [Held.Context] has returned. When ctx ends first, the error
-// wraps the cause and the removal goes on in the background, until the lease has ended by itself. A refusal by the servers, by an
-// ACL for instance, is logged and tried again, after pauses that grow to 5 s. Calls after the first wait for the same removal.
+// back the end that it had then. The same is so for a record that a call of unknown outcome may have written. Call Release when
+// the work under [Held.Context] has returned. When ctx ends first, the error wraps the cause and the removal goes on in the
+// background, until the lease has ended by itself. A refusal by the servers, by an ACL for instance, is logged and tried again,
+// after pauses that grow to 5 s. Calls after the first wait for the same removal.
 func (h *Held) Release(ctx context.Context) error {
 	letGo := h.lease.session.KeepOpen() // from before the end of the hold, which the record must outlast
 	h.end(ErrReleased)

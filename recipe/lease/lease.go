@@ -235,9 +235,9 @@ func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *st
 	return err
 }
 
-// locked calls f under the inner lock. It repeats the call with another contender if nothing was written, such as when the session
-// has ended or something has changed in spite of the lock. Whoever has the inner lock next, the contender is gone by then, so a
-// late request of this call fails: each request sets or checks the contender.
+// locked calls f under the inner lock. It repeats the call with another contender if nothing was written, such as when the
+// session has ended or something has changed in spite of the lock. Whoever has the inner lock next, the contender is gone by
+// then, so a late request of this call fails: each request sets or checks the contender.
 func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) error) error {
 	for {
 		inner, err := l.lock.Acquire(ctx)

@@ -119,7 +119,8 @@ func TestObtainAll(t *testing.T) {
 	})
 }
 
-// The caller gives up in the middle: the slot that it surely had is given back, and the one of unknown outcome is its identifier's.
+// The caller gives up in the middle: the slot that it surely had is given back, and the one of unknown outcome is its
+// identifier's.
 func TestGivingUpObtainAll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.multi("a", 3)

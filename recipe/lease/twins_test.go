@@ -112,9 +112,9 @@ func (w *world) firstExpires() zktest.Action {
 	return zktest.Action{Cut: true}
 }
 
-// §5 among those of one identifier: the outcome of a renewal is not known, and another of the identifier, which waits for the inner
-// lock, writes the same bytes. It can't be told whose they are. The first keeps its hold as long as it was known to last, and a
-// release does not remove the record.
+// §5 among those of one identifier: the outcome of a renewal is not known, and another of the identifier, which waits for the
+// inner lock, writes the same bytes. It can't be told whose they are. The first keeps its hold as long as it was known to last,
+// and a release does not remove the record.
 func TestRenewalOfUnknownOutcome(t *testing.T) {
 	for name, fate := range map[string]func(w *world) zktest.Action{
 		"done":    func(*world) zktest.Action { return zktest.Action{LoseReply: true} },

@@ -73,8 +73,8 @@ func TestUnknownIsNotObtained(t *testing.T) {
 	})
 }
 
-// §5: the record was written, and the reply did not come. Whoever has the identifier takes it over at once, and others wait for its
-// end, after a release, too: another of the identifier may rely on it.
+// §5: the record was written, and the reply did not come. Whoever has the identifier takes it over at once, and others wait for
+// its end, after a release, too: another of the identifier may rely on it.
 func TestOwnUnknownRecordIsTakenOver(t *testing.T) {
 	for _, next := range []string{"the same handle", "another process"} {
 		t.Run(next, func(t *testing.T) {
@@ -226,8 +226,8 @@ func (e *endsAt) Done() <-chan struct{} {
 	return e.Context.Done()
 }
 
-// A call is given up at each step after the look at the record, one after the other: the record is as it was unless the outcome is
-// unknown, and the next call of the identifier succeeds.
+// A call is given up at each step after the look at the record, one after the other: the record is as it was unless the outcome
+// is unknown, and the next call of the identifier succeeds.
 func TestGivenUpAtEachStep(t *testing.T) {
 	for _, renews := range []bool{false, true} {
 		uncertain := 0

@@ -37,8 +37,8 @@
 //     ends of trust, until its session expires.
 //   - A hold's context ends when trust in the session ends ([session.ErrTrustLost]), the session expires
 //     ([session.ErrSessionExpired]), somebody removes the contender ([ErrLost]), or the lock is released ([ErrReleased]).
-//   - The hold of a persistent contender ends only when somebody removes the contender or the lock is released. A removal during an
-//     outage is noticed when there is a connection again.
+//   - The hold of a persistent contender ends only when somebody removes the contender or the lock is released. A removal during
+//     an outage is noticed when there is a connection again.
 //   - The end of a hold deletes nothing: the contender stays until Release or until its session is over, so that nobody gets the
 //     lock while the work is still stopping.
 //   - No contender is orphaned, whichever reply is lost and whenever a caller gives up: it is removed in the background, for as

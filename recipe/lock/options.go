@@ -21,8 +21,8 @@ type Options struct {
 
 	// ExtraPatterns are more words whose children are contenders that this handle waits for, such as "-lock-" for the locks of
 	// go-zookeeper. They do not make others wait for this handle: go-zookeeper's Lock does, Curator's locks do not, so with
-	// Curator there is no mutual exclusion. ExtraPatterns are literal text. kazoo's extra_lock_patterns are regular expressions, so
-	// the special characters of those are refused.
+	// Curator there is no mutual exclusion. ExtraPatterns are literal text. kazoo's extra_lock_patterns are regular expressions,
+	// so the special characters of those are refused.
 	ExtraPatterns []string
 
 	// Persistent creates contenders that outlive their session, as kazoo's acquire(ephemeral=False) does. The hold then lasts

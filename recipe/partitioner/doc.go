@@ -45,7 +45,8 @@
 //     or [ErrFinished]. The member keeps its locks until ReleaseSet or Finish is called, or Run's function has returned.
 //   - If all members run with the same set, function and boundary, and with different identifiers, and do not change for the time
 //     boundary, each item belongs to exactly one of them, as soon as its earlier owner has given it up.
-//   - Members that disagree about their shares do not wait for each other in a circle, if their functions pick items in one order.
+//   - Members that disagree about their shares do not wait for each other in a circle, if their functions pick items in one
+//     order.
 //   - If two members have one identifier, the later one gets [ErrDuplicate] once the other has outlived the time for which a dead
 //     member's znode can exist, some 45 s ([session.Session.MaxExpiry]).
 //   - When Finish or Run has returned without an error, the znodes of this member and of all contenders for locks that it had or
@@ -85,16 +86,18 @@
 //
 // # Disagreements, refusals and ends
 //
-// The item's lock gives it to one process, not what members know of each other. Members disagree for a moment, or because they were
-// given different sets: one then acquires its whole share before the other. Two members of one identifier both count until the later one
-// ends, as in kazoo; a warning in the log comes at once, and without the end some items would stay without an owner.
+// The item's lock gives it to one process, not what members know of each other. Members disagree for a moment, or because they
+// were given different sets: one then acquires its whole share before the other. Two members of one identifier both count until
+// the later one ends, as in kazoo; a warning in the log comes at once, and without the end some items would stay without an
+// owner.
 //
-// Run returns ErrUnfinished when its znodes were not deleted within a session timeout after it was to end, because the servers did not
-// answer or refused to. Finish and Run return it when the session's Run ended first: then the znodes are deleted within one session
-// timeout. Locks are kept to the end so that nobody gets an item while the work stops, and in FAILURE others leave no items to this process.
+// Run returns ErrUnfinished when its znodes were not deleted within a session timeout after it was to end, because the servers
+// did not answer or refused to. Finish and Run return it when the session's Run ended first: then the znodes are deleted within
+// one session timeout. Locks are kept to the end so that nobody gets an item while the work stops, and in FAILURE others leave no
+// items to this process.
 //
-// An ACL or a quota may be wrong for a while: the log has the error, of the kind "refused", and the set is divided when that is allowed
-// again.
+// An ACL or a quota may be wrong for a while: the log has the error, of the kind "refused", and the set is divided when that is
+// allowed again.
 //
 // # Concurrency
 //

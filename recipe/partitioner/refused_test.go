@@ -83,8 +83,8 @@ func TestFirstJoinRefused(t *testing.T) {
 	}
 }
 
-// A member in Run that has joined once is refused for a while: as it joins again, and as the set is divided again. It goes on when it
-// is allowed to. Meanwhile the end of its context ends it at once.
+// A member in Run that has joined once is refused for a while: as it joins again, and as the set is divided again. It goes on
+// when it is allowed to. Meanwhile the end of its context ends it at once.
 func TestRunOutlastsRefusals(t *testing.T) {
 	for name, with := range map[string]zktest.Error{"acl": zktest.ErrNoAuth, "quota": errQuota} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 // fn has returned. The context has ctx's values, and [Hold] finds the allocation in it. If fn returns nil before its context has
 // ended, Run does not call it again until the set was divided again.
 //
-// Once this partitioner has joined, Run outlasts what the servers refuse, by an ACL or a quota for instance: it logs the error and
-// tries again, after pauses that grow to 5 s.
+// Once this partitioner has joined, Run outlasts what the servers refuse, by an ACL or a quota for instance: it logs the error
+// and tries again, after pauses that grow to 5 s.
 //
 // Run returns an error of fn's, unless it says only that fn's context has ended. After an expired session and after
 // MaxPartitionTime Run starts again. It returns other failures, such as ErrDuplicate and ErrFunction, as a [*FailedError]. When

@@ -23,8 +23,8 @@
 //   - A Get takes the first by name of the entries that its server knows when the Get begins. Nobody sees one of the values of a
 //     PutAll without the others.
 //   - A put that returns nil was done once. A put that returns an error was not done, unless the error is [session.ErrUncertain].
-//   - No two callers get one entry of a Queue, unless Get returns the value together with [session.ErrUncertain]: another caller may
-//     get the value then, too, or nobody else.
+//   - No two callers get one entry of a Queue, unless Get returns the value together with [session.ErrUncertain]: another caller
+//     may get the value then, too, or nobody else.
 //   - At most one hold on an entry of a LockingQueue has a context that has not ended, as long as nobody else deletes holds'
 //     znodes. Only Consume deletes an entry, and fails if the hold was lost.
 //   - Whatever reply is lost, no other hold is deleted.
@@ -62,10 +62,10 @@
 //
 // # Unknown outcomes, and refusals
 //
-// Puts are never repeated: a repeated put could make two entries. Once the delete was sent, Get waits for the answer even if its context
-// ends. Claiming an entry is one transaction, and so is a Consume. Each time before a hold's znode is deleted, alone or with its entry, a
-// read after a Sync shows that the znode is the hold's own. All goes on when it is refused, because an ACL or a quota may be wrong for a
-// while; the log has the error, of the kind "refused".
+// Puts are never repeated: a repeated put could make two entries. Once the delete was sent, Get waits for the answer even if its
+// context ends. Claiming an entry is one transaction, and so is a Consume. Each time before a hold's znode is deleted, alone or
+// with its entry, a read after a Sync shows that the znode is the hold's own. All goes on when it is refused, because an ACL or a
+// quota may be wrong for a while; the log has the error, of the kind "refused".
 //
 // # Concurrency
 //

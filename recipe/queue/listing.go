@@ -14,8 +14,8 @@ import (
 // cheaperThanList is how many entries a list sends in the time of one round trip, roughly.
 const cheaperThanList = 64
 
-// listing is what a handle knows of a directory's entries from one list. It lacks none that exists as long as nothing was created in
-// the directory since the list: see serves. Several goroutines may use it.
+// listing is what a handle knows of a directory's entries from one list. It lacks none that exists as long as nothing was created
+// in the directory since the list: see serves. Several goroutines may use it.
 type listing struct {
 	history uint64 // Incarnation.History of the list
 	dir     int64  // czxid of the directory
@@ -126,8 +126,8 @@ func (d *directory) gone(name string) {
 	}
 }
 
-// children returns the names in the directory at path, sorted, its metadata, and a watch on it. It creates the directory when that
-// is missing.
+// children returns the names in the directory at path, sorted, its metadata, and a watch on it. It creates the directory when
+// that is missing.
 func (d *directory) children(ctx context.Context, inc *session.Incarnation, path string) ([]string, session.Stat, *session.Watch, error) {
 	for {
 		names, stat, watch, err := inc.ChildrenW(ctx, path)

@@ -18,8 +18,8 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// The executions that a semaphore must withstand, of the attacks on recipes. § is the number of the attack in test/attacks/recipes.md,
-// whose table names the mutant that each test kills.
+// The executions that a semaphore must withstand, of the attacks on recipes. § is the number of the attack in
+// test/attacks/recipes.md, whose table names the mutant that each test kills.
 
 // What an execution can do.
 const (

@@ -23,8 +23,8 @@
 //   - At most as many leases are held as the znode at path says, as long as nobody deletes the leases or contenders of others, or
 //     writes another number over the first.
 //   - A handle that was made with another number than the znode's gets [ErrMaxLeases].
-//   - Leases go to callers in the order in which they called Acquire. A waiter keeps its place through lost connections and ends of
-//     trust, until its session expires.
+//   - Leases go to callers in the order in which they called Acquire. A waiter keeps its place through lost connections and ends
+//     of trust, until its session expires.
 //   - A lease's context ends when trust in the session ends ([session.ErrTrustLost]), the session expires
 //     ([session.ErrSessionExpired]), somebody removes the lease ([ErrLost]), somebody writes another number of leases
 //     ([ErrMaxLeases]), or the lease is released ([ErrReleased]).
@@ -48,10 +48,10 @@
 //
 // # The number of leases
 //
-// The number is created with the znode, in one request. It is written to an empty znode only if the znode is still empty. A lease is
-// created only if the number is still the one that was read and the handle still has the inner lock, all in one transaction. Callers
-// wait in the order of the inner lock, and only the first of them watches the leases. A lease outlasts its hold so that nobody gets it
-// while the work is still stopping.
+// The number is created with the znode, in one request. It is written to an empty znode only if the znode is still empty. A lease
+// is created only if the number is still the one that was read and the handle still has the inner lock, all in one transaction.
+// Callers wait in the order of the inner lock, and only the first of them watches the leases. A lease outlasts its hold so that
+// nobody gets it while the work is still stopping.
 //
 // # Concurrency
 //

@@ -1,7 +1,7 @@
 // Package attacks holds, as tests, executions that break systems of this kind, and the negative controls: the rules by which such
 // systems are often built and which are not enough. With all rules an execution must do no harm; without the rule against it, the
-// execution must do the harm that the rule prevents, or it shows nothing. Mutants (test/mutants) break the rules, and name the test
-// that must fail, and how. The column § numbers the executions.
+// execution must do the harm that the rule prevents, or it shows nothing. Mutants (test/mutants) break the rules, and name the
+// test that must fail, and how. The column § numbers the executions.
 //
 //	§   execution, control                        rule or mutant                          harm without    test
 //	1   a deposed leader answers Sync             session-proof-beyond-sync               overlap         TestDeposedLeaderAnswersSync, R

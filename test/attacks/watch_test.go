@@ -9,9 +9,9 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// A claim is relied on when its request is answered, and watched a moment later. Somebody removes it in between, or while its owner
-// has no connection, and no event comes from a watch that was not set, or is gone with the connection. The servers compare what is to
-// be watched with the transaction since which it is: the owner learns of the removal with the watch, and claims again.
+// A claim is relied on when its request is answered, and watched a moment later. Somebody removes it in between, or while its
+// owner has no connection, and no event comes from a watch that was not set, or is gone with the connection. The servers compare
+// what is to be watched with the transaction since which it is: the owner learns of the removal with the watch, and claims again.
 // Without that it works on without a claim until its next sweep, and a new owner may work beside it.
 func TestClaimRemovedUnwatched(t *testing.T) {
 	for name, remove := range map[string]func(w *world, deed func()){

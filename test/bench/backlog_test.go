@@ -18,8 +18,8 @@ const backlogTaken = 200
 
 var longest = flag.Int("backlog", 1_000, "entries of the longest backlog: 1000, 10000 or 100000")
 
-// TestBacklogs times what an entry of a long queue costs, here and with kazoo, in turn, each from backlogs of its own and with a new
-// handle: the first list counts.
+// TestBacklogs times what an entry of a long queue costs, here and with kazoo, in turn, each from backlogs of its own and with a
+// new handle: the first list counts.
 func TestBacklogs(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Heap: "1000m"})
 	o := newOurs(t, zk.Addr())

@@ -17,7 +17,8 @@ func TestClaimThousand(t *testing.T) {
 	const partitions = 1000
 	for name, nodes := range map[string]int{"one server": 1, "ensemble of three": 3} {
 		t.Run(name, func(t *testing.T) {
-			// A server keeps its last 500 transactions in memory, which are large here: with less it would collect garbage all the time.
+			// A server keeps its last 500 transactions in memory, which are large here: with less it would collect garbage all
+			// the time.
 			zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Servers: nodes, Heap: "256m"})
 			seed := map[string][]int32{"orders": nil}
 			for id := range int32(partitions) {

@@ -56,7 +56,8 @@ func (m *mover) handle(_ context.Context, p *consumer.Partition) error {
 	return nil
 }
 
-// kielMember consumes through sarama's API. Its sessions end at each rebalance, as sarama's do unless all strategies are cooperative.
+// kielMember consumes through sarama's API. Its sessions end at each rebalance, as sarama's do unless all strategies are
+// cooperative.
 func kielMember(m *mover, w *moving) (func() error, error) {
 	group, err := consumer.NewGroup(w.zookeeper, w.kafka, w.group, kielOptions(m))
 	return consumeWith(m, group, err)

@@ -16,9 +16,9 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// TestMoves measures how long a partition stands still when it moves: a fifth member joins four and leaves again, in groups of several
-// clients, one after the other. The members are in one process, so what a process starts and ends costs nothing. Each partition gets
-// a message each moveBeat.
+// TestMoves measures how long a partition stands still when it moves: a fifth member joins four and leaves again, in groups of
+// several clients, one after the other. The members are in one process, so what a process starts and ends costs nothing. Each
+// partition gets a message each moveBeat.
 //
 //	go test ./test/bench -run Moves -rounds 20 -v
 func TestMoves(t *testing.T) {
@@ -42,7 +42,8 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// measure has a fifth member join and leave, so many times and once before, which does not count: the servers have not warmed up then.
+// measure has a fifth member join and leave, so many times and once before, which does not count: the servers have not warmed up
+// then.
 func (w *moving) measure(client moves.Client) []moves.Figure {
 	if client == moves.KielEager {
 		w.calm = 11 * time.Second // an eager session lasts up to 10 s when sessions follow each other faster than that

@@ -36,8 +36,8 @@ type restartFigures struct {
 	own, others     []time.Duration // the gaps of the partitions of the process that restarts, and of the others
 }
 
-// TestRestarts measures what the restart of one process costs the others, by the kind of the fleet, and what a process costs that is
-// added or removed: five members with eager sessions share 64 partitions.
+// TestRestarts measures what the restart of one process costs the others, by the kind of the fleet, and what a process costs that
+// is added or removed: five members with eager sessions share 64 partitions.
 func TestRestarts(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})

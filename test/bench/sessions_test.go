@@ -39,8 +39,8 @@ type sessionFigures struct {
 	sessions         []int           // of each member of the crowd
 }
 
-// TestSessions measures what rebalances cost groups of both kinds, of sarama's and ours, on real servers: the fifth member joins four
-// that share 64 partitions; three members are restarted one after the other; fifty start within a second.
+// TestSessions measures what rebalances cost groups of both kinds, of sarama's and ours, on real servers: the fifth member joins
+// four that share 64 partitions; three members are restarted one after the other; fifty start within a second.
 func TestSessions(t *testing.T) {
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: tick})
 	kafka := servers.StartKafka(t, servers.KafkaOptions{})
@@ -211,7 +211,8 @@ func (r *sessionRig) handled(m *sarama.ConsumerMessage) {
 	r.seen[handledMessage{m.Partition, m.Offset}]++
 }
 
-// settle waits until members share all partitions evenly and each has had a message. It returns when the last has had its first one.
+// settle waits until members share all partitions evenly and each has had a message. It returns when the last has had its first
+// one.
 func (r *sessionRig) settle(members ...*sessionMember) (last time.Time) {
 	r.t.Helper()
 	even := func() bool {

@@ -26,8 +26,8 @@ var (
 )
 
 // TestStorm measures what it costs that so many members join an empty group at once, in one process and on one server: until all
-// partitions are owned and all members know each other, and until one more member has its share. The members run Balanced, as those of
-// a consumer do: with RoundRobin one more member moves most partitions.
+// partitions are owned and all members know each other, and until one more member has its share. The members run Balanced, as
+// those of a consumer do: with RoundRobin one more member moves most partitions.
 func TestStorm(t *testing.T) {
 	for name := range strings.SplitSeq(*storms, ",") {
 		t.Run(name, func(t *testing.T) {

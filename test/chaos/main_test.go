@@ -21,14 +21,14 @@
 // written by the clock of the machine, which no test sets wrong: clocks that are wrong tell members when trust ends, not what
 // time it is in their logs.
 //
-// Scenarios have numbers: 1 a session closed by a third party; 2 a member that is cut off, 3 its server; 4 frozen, 5 killed,
-// 6 leaving, 7 restarted members; ZooKeeper's leader 8 killed and 9 frozen; 10 no quorum; 11 data lost; 12 znodes deleted; 13
-// garbage in the set; 14 lost replies; 15 slow networks; 16 wrong clocks; 17 names; 19 refusals; 20 sessions that end again
-// and again; 21 useless servers; 22 leaving at any moment; 23 an upgrade from an earlier version, and with -full the way
-// back; 24 five processes restarted, static ones and others, and static ones beside an earlier version; 28 all at random. For 16
-// nobody but root could change the clock of a process: members live in the test, with clocks of their own. Clocks that are slow or fast, and machines that sleep with all that runs on them, are in test/sim ("slow
-// clock", "suspended" …) and in session's TestTrustClocks and TestClockJumps. Many members that join at once, 18, are
-// test/stack's TestStormOfJoins.
+// Scenarios have numbers: 1 a session closed by a third party; 2 a member that is cut off, 3 its server; 4 frozen, 5 killed, 6
+// leaving, 7 restarted members; ZooKeeper's leader 8 killed and 9 frozen; 10 no quorum; 11 data lost; 12 znodes deleted; 13
+// garbage in the set; 14 lost replies; 15 slow networks; 16 wrong clocks; 17 names; 19 refusals; 20 sessions that end again and
+// again; 21 useless servers; 22 leaving at any moment; 23 an upgrade from an earlier version, and with -full the way back; 24
+// five processes restarted, static ones and others, and static ones beside an earlier version; 28 all at random. For 16 nobody
+// but root could change the clock of a process: members live in the test, with clocks of their own. Clocks that are slow or fast,
+// and machines that sleep with all that runs on them, are in test/sim ("slow clock", "suspended" …) and in session's
+// TestTrustClocks and TestClockJumps. Many members that join at once, 18, are test/stack's TestStormOfJoins.
 package chaos_test
 
 import (

@@ -57,8 +57,8 @@ func TestRestartsOfFive(t *testing.T) {
 	}
 }
 
-// Scenario 24: a static process is killed, and started again at once. Its partitions come back when its old session has ended, and no
-// partition of another process moves.
+// Scenario 24: a static process is killed, and started again at once. Its partitions come back when its old session has ended,
+// and no partition of another process moves.
 func TestStaticKilled(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 24, options{flags: []string{"--static"}})
@@ -76,8 +76,8 @@ func TestStaticKilled(t *testing.T) {
 	f.repeatedOnlyAfter(f.finish(), "killed")
 }
 
-// Scenario 24: static processes share a group with processes of an earlier version. Restarted in order, and killed and started again,
-// they move no partition of another process, whichever its version is, and all processes divide the partitions alike.
+// Scenario 24: static processes share a group with processes of an earlier version. Restarted in order, and killed and started
+// again, they move no partition of another process, whichever its version is, and all processes divide the partitions alike.
 func TestStaticBesideEarlier(t *testing.T) {
 	t.Parallel()
 	old := buildEarlier(t)

@@ -177,9 +177,9 @@ type record struct {
 }
 
 // records compares what claims and epochs say with the logs, and with what both versions read. In what was claimed after a time
-// the owner before must be right: who owned the partition, or was to own it by one of the mappings that there were in between, since
-// a new owner may know no more than that. A group that does not stand still meanwhile, because a member has lost its session, is
-// looked at again.
+// the owner before must be right: who owned the partition, or was to own it by one of the mappings that there were in between,
+// since a new owner may know no more than that. A group that does not stand still meanwhile, because a member has lost its
+// session, is looked at again.
 func (u *upgrade) records(since int64, between ...map[int32]string) {
 	u.t.Helper()
 	for {
@@ -371,8 +371,8 @@ func (u *upgrade) handOvers() {
 	}
 }
 
-// nothingLost says that nobody took what the other version wrote for something foreign: no member that trusted its session all the
-// while has lost a claim.
+// nothingLost says that nobody took what the other version wrote for something foreign: no member that trusted its session all
+// the while has lost a claim.
 func (u *upgrade) nothingLost() {
 	u.t.Helper()
 	for _, m := range u.all {

@@ -144,8 +144,8 @@ func caseExpiryPutOff(t *testing.T, _ Target, srv *Server) {
 	}
 }
 
-// caseRestart: sessions outlive a restart, however long it takes, and their time begins anew. A real server that took longer than the
-// session's timeout to start says nothing about that: it is restarted again.
+// caseRestart: sessions outlive a restart, however long it takes, and their time begins anew. A real server that took longer than
+// the session's timeout to start says nothing about that: it is restarted again.
 func caseRestart(t *testing.T, target Target, srv *Server) {
 	const timeout = 15 * TickTime
 	w := connect(t, srv, hello{timeout: timeout})

@@ -80,7 +80,8 @@ func (s *script) attach(name string, h hello) {
 	s.log("%s: session of %s", name, s.names[w.session])
 }
 
-// endSessions ends the sessions that are left: on a slow machine one would expire in the middle of a later script and take a zxid.
+// endSessions ends the sessions that are left: on a slow machine one would expire in the middle of a later script and take a
+// zxid.
 func (s *script) endSessions() {
 	for _, old := range s.clients {
 		_ = old.nc.Close()

@@ -131,9 +131,9 @@ func TestClusterThatChanges(t *testing.T) {
 	})
 }
 
-// TestNothingGoesToAnotherCluster is red if a member whose brokers' names lead to another cluster commits there what it has marked,
-// or reads on there for long. The next call reads the other cluster's messages from the first on. Without topic ids nothing else
-// tells the clusters apart.
+// TestNothingGoesToAnotherCluster is red if a member whose brokers' names lead to another cluster commits there what it has
+// marked, or reads on there for long. The next call reads the other cluster's messages from the first on. Without topic ids
+// nothing else tells the clusters apart.
 func TestNothingGoesToAnotherCluster(t *testing.T) {
 	for name, version := range map[string]sarama.KafkaVersion{"with topic ids": sarama.V3_6_0_0, "without": sarama.V2_5_0_0} {
 		t.Run(name, func(t *testing.T) {

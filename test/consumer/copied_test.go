@@ -15,8 +15,8 @@ import (
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
-// copyOffsets stores the group's offsets in the cluster of to, with their metadata, as a mirror does. change changes metadata; nil
-// for none.
+// copyOffsets stores the group's offsets in the cluster of to, with their metadata, as a mirror does. change changes metadata;
+// nil for none.
 func (r *rig) copyOffsets(to *rig, change func(string) string) {
 	r.t.Helper()
 	for p, c := range r.kafka.GroupInfo(group).Commits[topic] {
@@ -109,8 +109,8 @@ func TestCopiedOffsetsAreHonoured(t *testing.T) {
 	}
 }
 
-// TestCopiedOffsetsOfEarlierVersions is red if the topic's id does not count in metadata that say nothing of the cluster: they may
-// be of a topic that was deleted here and created again, and messages of the new one would be skipped.
+// TestCopiedOffsetsOfEarlierVersions is red if the topic's id does not count in metadata that say nothing of the cluster: they
+// may be of a topic that was deleted here and created again, and messages of the new one would be skipped.
 func TestCopiedOffsetsOfEarlierVersions(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(string) string
@@ -160,8 +160,8 @@ func TestNewPartitionsBesideCopiedOffsets(t *testing.T) {
 	})
 }
 
-// TestFewerPartitionsThanWhereOffsetsAreFrom is red if partitions that a topic gets after the group's move begin at their ends, since
-// the topic had more of them in the cluster before.
+// TestFewerPartitionsThanWhereOffsetsAreFrom is red if partitions that a topic gets after the group's move begin at their ends,
+// since the topic had more of them in the cluster before.
 func TestFewerPartitionsThanWhereOffsetsAreFrom(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		other := r.away(50, fromLatest)
@@ -177,8 +177,8 @@ func TestFewerPartitionsThanWhereOffsetsAreFrom(t *testing.T) {
 	})
 }
 
-// TestMirrorBesideARunningGroup is red if an offset that a mirror copies while the group consumes here stays where nothing is marked:
-// the next owner would skip what was handled in the other cluster alone. The token is of another tree, and says nothing.
+// TestMirrorBesideARunningGroup is red if an offset that a mirror copies while the group consumes here stays where nothing is
+// marked: the next owner would skip what was handled in the other cluster alone. The token is of another tree, and says nothing.
 func TestMirrorBesideARunningGroup(t *testing.T) {
 	for name, offset := range map[string]int64{"behind": 30, "ahead": 90, "at the same offset": 60} {
 		t.Run(name, func(t *testing.T) {

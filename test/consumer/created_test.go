@@ -16,8 +16,8 @@ import (
 	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 )
 
-// A topic that does not exist is created as a call begins, if the Config and the brokers allow it, and if this Group has never found it:
-// not while a call goes on, and not in a later call of that Group. Another Group creates it.
+// A topic that does not exist is created as a call begins, if the Config and the brokers allow it, and if this Group has never
+// found it: not while a call goes on, and not in a later call of that Group. Another Group creates it.
 func TestTopicsAreCreatedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, kfake.AllowAutoTopicCreation(), kfake.DefaultNumPartitions(2))
@@ -80,7 +80,8 @@ func TestTopicsAreNotCreated(t *testing.T) {
 	}
 }
 
-// A call that fails because one topic does not exist has found the others: they are not created again when they have been deleted.
+// A call that fails because one topic does not exist has found the others: they are not created again when they have been
+// deleted.
 func TestTopicsFoundByACallThatFailedAreNotCreated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, 1, kfake.AllowAutoTopicCreation())

@@ -20,8 +20,8 @@ func eager(o *consumer.Options) {
 	o.Config.Consumer.Group.Rebalance.GroupStrategies = sarama.NewConfig().Consumer.Group.Rebalance.GroupStrategies
 }
 
-// calls consumes with h in a loop, as programs do, until the member is told to leave or a call returns an error. When a session ends just
-// as the member is told to leave, it is the next call that leaves.
+// calls consumes with h in a loop, as programs do, until the member is told to leave or a call returns an error. When a session
+// ends just as the member is told to leave, it is the next call that leaves.
 func (m *member) calls(h sarama.ConsumerGroupHandler) *member {
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop, m.done = stop, make(chan error, 1)
@@ -149,8 +149,8 @@ func (h *sessionLog) reads() (n int) {
 	return n
 }
 
-// A join and a leave end the sessions of the members whose partitions change: Claims is what is held, and every message is handled
-// once.
+// A join and a leave end the sessions of the members whose partitions change: Claims is what is held, and every message is
+// handled once.
 func TestEagerJoinAndLeave(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
 		all := []int32{0, 1, 2, 3}
@@ -303,8 +303,8 @@ func TestEagerSlowHandler(t *testing.T) {
 	})
 }
 
-// Calls that have not returned RebalanceTimeout after the end of the session are abandoned: Consume returns ErrStuck, the others get all,
-// and the next call waits until they have returned.
+// Calls that have not returned RebalanceTimeout after the end of the session are abandoned: Consume returns ErrStuck, the others
+// get all, and the next call waits until they have returned.
 func TestEagerStuckHandler(t *testing.T) {
 	for _, where := range []string{"ConsumeClaim", "Setup", "Cleanup"} {
 		t.Run(where, func(t *testing.T) {

@@ -172,7 +172,8 @@ func TestEagerGainDuringSetup(t *testing.T) {
 	})
 }
 
-// State of partitions that Setup loads for Claims is right while messages come all the time and members join, leave and join again.
+// State of partitions that Setup loads for Claims is right while messages come all the time and members join, leave and join
+// again.
 func TestEagerStateOfSetup(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
 		store := &stateStore{counts: map[int32]int{}}
@@ -248,8 +249,8 @@ func (st *stateStore) sum() (n int) {
 	return n
 }
 
-// Work that is done under the session's context ends when trust does, before another member may own the partition. So it is in eager and
-// in incremental sessions.
+// Work that is done under the session's context ends when trust does, before another member may own the partition. So it is in
+// eager and in incremental sessions.
 func TestWorkUnderTheContextEndsWithTrust(t *testing.T) {
 	for name, kind := range map[string]func(*consumer.Options){"eager": eager, "incremental": cooperative} {
 		t.Run(name, func(t *testing.T) {

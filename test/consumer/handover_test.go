@@ -126,8 +126,8 @@ func TestHandOverAsksOnlyForOffsets(t *testing.T) {
 	})
 }
 
-// A member that leaves stores the last marks of all its partitions in one request, and then releases all claims, in the time of two
-// requests to ZooKeeper. So does a static one, whose partitions stay its own in the plan.
+// A member that leaves stores the last marks of all its partitions in one request, and then releases all claims, in the time of
+// two requests to ZooKeeper. So does a static one, whose partitions stay its own in the plan.
 func TestManyPartitionsAreGivenUpTogether(t *testing.T) {
 	for name, static := range map[string]bool{"leaves": false, "static": true} {
 		t.Run(name, func(t *testing.T) {

@@ -127,7 +127,8 @@ func TestInspectACLs(t *testing.T) {
 	})
 }
 
-// Messages wait in a partition in which nothing new is written, and its member does not say how it is: that is no fault, and not well.
+// Messages wait in a partition in which nothing new is written, and its member does not say how it is: that is no fault, and not
+// well.
 func TestInspectQuietPartition(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
 		a, b := r.two(nil)

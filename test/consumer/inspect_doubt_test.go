@@ -129,7 +129,8 @@ func TestInspectWithoutLeader(t *testing.T) {
 	})
 }
 
-// Members that read uncommitted messages pass the beginning of a long transaction, which is the end for who looks and reads committed ones alone.
+// Members that read uncommitted messages pass the beginning of a long transaction, which is the end for who looks and reads
+// committed ones alone.
 func TestInspectReadCommitted(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		a := r.member("a", nil).start()

@@ -20,8 +20,8 @@ const keyOffsetCommit = 8
 // sizes says what Kafka has refused for its size.
 type sizes struct{ requests, metadata int }
 
-// limitCommits has Kafka refuse commits as real brokers do: whole requests for which it would store more than a MiB, and offsets with
-// more than 4,096 characters of metadata. Requests with such an offset have no other one.
+// limitCommits has Kafka refuse commits as real brokers do: whole requests for which it would store more than a MiB, and offsets
+// with more than 4,096 characters of metadata. Requests with such an offset have no other one.
 func (r *rig) limitCommits() *sizes {
 	var out sizes
 	r.kafka.ControlKey(keyOffsetCommit, func(kreq kmsg.Request) (kmsg.Response, error, bool) {
@@ -98,8 +98,8 @@ func TestLargeTextsInManyPartitions(t *testing.T) {
 	})
 }
 
-// TestTextThatKafkaDoesNotTake is red if a text of 4,096 characters, which a group of sarama stores, costs the offset, an error each
-// second, or ten seconds at the release.
+// TestTextThatKafkaDoesNotTake is red if a text of 4,096 characters, which a group of sarama stores, costs the offset, an error
+// each second, or ten seconds at the release.
 func TestTextThatKafkaDoesNotTake(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		refused := r.limitCommits()

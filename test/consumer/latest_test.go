@@ -22,7 +22,8 @@ func fromLatest(o *consumer.Options) {
 // byConfig leaves it to sarama's default where a new group starts.
 func byConfig(o *consumer.Options) { o.Config.Consumer.Offsets.Initial = sarama.OffsetNewest }
 
-// A group that starts at the end, by From or by its Config, reads nothing old, whichever of its members opens which partition first.
+// A group that starts at the end, by From or by its Config, reads nothing old, whichever of its members opens which partition
+// first.
 func TestFirstStartFromLatestReadsNothingOld(t *testing.T) {
 	for name, change := range map[string]func(*consumer.Options){"From": fromLatest, "Config": byConfig} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +68,8 @@ func TestWhatComesWhileAGroupBeginsIsRead(t *testing.T) {
 	})
 }
 
-// A new group starts at the end that it has found first, also if it can't commit that for a while, here because of members of Kafka's own.
+// A new group starts at the end that it has found first, also if it can't commit that for a while, here because of members of
+// Kafka's own.
 func TestWhatComesUntilANewGroupMayCommitIsRead(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(10, 0)
@@ -88,8 +90,8 @@ func TestWhatComesUntilANewGroupMayCommitIsRead(t *testing.T) {
 	})
 }
 
-// A partition without an offset starts at its first message in a group that has worked on the topic: the offset was deleted, or has
-// expired. A group of which all offsets were deleted begins anew.
+// A partition without an offset starts at its first message in a group that has worked on the topic: the offset was deleted, or
+// has expired. A group of which all offsets were deleted begins anew.
 func TestDeletedOffsetFromLatest(t *testing.T) {
 	for name, all := range map[string]bool{"of one partition": false, "of all": true} {
 		t.Run(name, func(t *testing.T) {

@@ -244,8 +244,8 @@ func kafkaIsAwayFor(t *testing.T, outageOf time.Duration) {
 	a.leave()
 }
 
-// TestIdleMemberSeesKafkaBack: a member without partitions asks Kafka once a minute alone. When that has failed, it notices within seconds that
-// Kafka is back.
+// TestIdleMemberSeesKafkaBack: a member without partitions asks Kafka once a minute alone. When that has failed, it notices
+// within seconds that Kafka is back.
 func TestIdleMemberSeesKafkaBack(t *testing.T) {
 	for _, topics := range [][]string{{topic}, {"^t$"}} {
 		t.Run(fmt.Sprint(topics), func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// overdue makes a lose a partition to b whose handler does not return, and then get it back, since b leaves. a reads both partitions,
-// and its handlers call hang when they are told to finish.
+// overdue makes a lose a partition to b whose handler does not return, and then get it back, since b leaves. a reads both
+// partitions, and its handlers call hang when they are told to finish.
 func overdue(t *testing.T, r *rig, a *member, start func(*member)) {
 	t.Helper()
 	start(a)
@@ -28,7 +28,8 @@ func overdue(t *testing.T, r *rig, a *member, start func(*member)) {
 	b.leave()
 }
 
-// An overdue partition that is planned for its member again ends Consume's session: with the handler's return nobody waits any more.
+// An overdue partition that is planned for its member again ends Consume's session: with the handler's return nobody waits any
+// more.
 func TestOverduePartitionComesBack(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		hung := newGate()
@@ -65,7 +66,8 @@ func TestOverduePartitionStaysOverdue(t *testing.T) {
 	})
 }
 
-// With Run the others go on; the member leaves RebalanceTimeout after the plan gave the partition back, if the handler has not returned.
+// With Run the others go on; the member leaves RebalanceTimeout after the plan gave the partition back, if the handler has not
+// returned.
 func TestOverduePartitionOfRun(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		hung := newGate()
@@ -100,8 +102,8 @@ func TestOverduePartitionOfRun(t *testing.T) {
 	})
 }
 
-// When the member leaves, a ConsumeClaim or Cleanup that returns after its time, but before the member has left, was abandoned all the
-// same: its marks are not stored, and Consume returns ErrStuck.
+// When the member leaves, a ConsumeClaim or Cleanup that returns after its time, but before the member has left, was abandoned
+// all the same: its marks are not stored, and Consume returns ErrStuck.
 func TestOverdueWhileLeaving(t *testing.T) {
 	for where, text := range map[string]string{"ConsumeClaim": "handler of t:0", "Cleanup": "Cleanup"} {
 		t.Run(where, func(t *testing.T) {

@@ -225,8 +225,8 @@ func TestPatternsFindARemovedTopicAgain(t *testing.T) {
 	})
 }
 
-// With StartAt: Latest, topics that exist when a member joins are read from their ends, and one that is found later from its first
-// message, by whichever member, however many partitions the members share.
+// With StartAt: Latest, topics that exist when a member joins are read from their ends, and one that is found later from its
+// first message, by whichever member, however many partitions the members share.
 func TestPatternsFromLatest(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(10, 0, 1, 2, 3)

@@ -67,8 +67,8 @@ func TestRecreatedTopicFromLatestWithMorePartitions(t *testing.T) {
 	}
 }
 
-// TestRecreatedTopicWithoutIDs: a topic that is created again is read from its first message, also when nothing tells that it is another
-// topic, because Config.Version is older than the topics' ids, and new groups start at the end.
+// TestRecreatedTopicWithoutIDs: a topic that is created again is read from its first message, also when nothing tells that it is
+// another topic, because Config.Version is older than the topics' ids, and new groups start at the end.
 func TestRecreatedTopicWithoutIDs(t *testing.T) {
 	for name, c := range map[string]struct {
 		missed  bool // the members notice that the topic is missing

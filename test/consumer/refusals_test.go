@@ -154,7 +154,8 @@ func TestRefusedAtRunTime(t *testing.T) {
 	}
 }
 
-// A refusal goes on when the call has ended, and so does the trouble, until the member is at work again. What it waits for has the refusal.
+// A refusal goes on when the call has ended, and so does the trouble, until the member is at work again. What it waits for has
+// the refusal.
 func TestTroubleOutlastsTheCall(t *testing.T) {
 	for name, c := range refusals() {
 		t.Run(name, func(t *testing.T) {

@@ -176,8 +176,8 @@ func TestSeekToWhatWasJustProduced(t *testing.T) {
 	})
 }
 
-// A position without messages, whose commit is under way, is not stored after what the program has committed of messages that it has
-// gone back to.
+// A position without messages, whose commit is under way, is not stored after what the program has committed of messages that it
+// has gone back to.
 func TestSeekAwaitsThePassedPosition(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
 		r.produce(100, 0)

@@ -26,8 +26,8 @@ func (r *rig) endsAsked() *atomic.Int64 {
 	return n
 }
 
-// A partition that is owned and not open has a lag: from the committed offset to the end, which is read once a minute. While all are open
-// nothing is asked for.
+// A partition that is owned and not open has a lag: from the committed offset to the end, which is read once a minute. While all
+// are open nothing is asked for.
 func TestLagOfAPartitionThatIsNotOpen(t *testing.T) {
 	const lag, behind = "lag_messages{partition=1,topic=t}", "lag_seconds{partition=1,topic=t}"
 	inRig(t, 4, func(t *testing.T, r *rig) {

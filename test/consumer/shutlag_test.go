@@ -61,7 +61,8 @@ func TestLagOfAnOffsetThatIsNotInTheLog(t *testing.T) {
 	})
 }
 
-// The offset that is stored of a topic which was created again is not where its partitions go on: nothing is known of how many wait.
+// The offset that is stored of a topic which was created again is not where its partitions go on: nothing is known of how many
+// wait.
 func TestLagByAFormerTopic(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.used()

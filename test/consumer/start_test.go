@@ -52,8 +52,8 @@ func TestHighWaterMarkOfALeaderThatHasJustStarted(t *testing.T) {
 	})
 }
 
-// A member that starts asks ZooKeeper for nothing about its group before Kafka has answered all that decides whether it joins. Then it
-// lists members and records at the same time, and joins: its znode exists a request and a half to ZooKeeper later.
+// A member that starts asks ZooKeeper for nothing about its group before Kafka has answered all that decides whether it joins.
+// Then it lists members and records at the same time, and joins: its znode exists a request and a half to ZooKeeper later.
 func TestStartOfAMember(t *testing.T) {
 	const kafkaTrip = 5 * time.Millisecond
 	inRig(t, 8, func(t *testing.T, r *rig) {

@@ -101,8 +101,8 @@ func (r *rig) wantTwoEach(members ...*member) {
 	})
 }
 
-// A static member that is started again in time has its partitions again, and nothing of any other member moves: no session ends, and
-// no handler. What came meanwhile is handled once.
+// A static member that is started again in time has its partitions again, and nothing of any other member moves: no session ends,
+// and no handler. What came meanwhile is handled once.
 func TestStaticRestart(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig, kind func(*consumer.Options)) {
 		a, b, c := r.three(kind)
@@ -135,7 +135,8 @@ func TestStaticRestart(t *testing.T) {
 	})
 }
 
-// After a crash the next process waits for the old session's end, which is when the claims of the crashed one go. Nothing else moves.
+// After a crash the next process waits for the old session's end, which is when the claims of the crashed one go. Nothing else
+// moves.
 func TestStaticCrash(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig, kind func(*consumer.Options)) {
 		a, b, c := r.three(kind)
@@ -170,8 +171,8 @@ func TestStaticCrash(t *testing.T) {
 	})
 }
 
-// The newer one of two processes of one name has it. The older one finishes its work, commits and releases, and its error names both.
-// When the newer one stops, the older one goes on at once.
+// The newer one of two processes of one name has it. The older one finishes its work, commits and releases, and its error names
+// both. When the newer one stops, the older one goes on at once.
 func TestTwoStaticProcesses(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig, kind func(*consumer.Options)) {
 		a, older, c := r.three(kind)

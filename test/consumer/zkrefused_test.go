@@ -58,8 +58,8 @@ func (m *member) waiting(t *testing.T, reg *prometheus.Registry, want error) {
 	}
 }
 
-// A member that is refused as it joins for the first time ends its call. Later the call goes on: in a new session, and also when the
-// membership had ended and a new one joins.
+// A member that is refused as it joins for the first time ends its call. Later the call goes on: in a new session, and also when
+// the membership had ended and a new one joins.
 func TestZooKeeperRefusesTheMember(t *testing.T) {
 	for name, refusal := range map[string]struct {
 		with zktest.Error

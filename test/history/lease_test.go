@@ -47,8 +47,8 @@ type refused struct {
 	end         int64 // of the record that was in the way
 }
 
-// attempt is an Obtain that failed in another way, or a Renew of unknown outcome: a record may have been written, which stays to its
-// end, or until its client gives it back.
+// attempt is an Obtain that failed in another way, or a Renew of unknown outcome: a record may have been written, which stays to
+// its end, or until its client gives it back.
 type attempt struct {
 	who   int
 	until int64 // no such record lasts longer

@@ -17,8 +17,8 @@ import (
 	waiting "github.com/kielgo/kiel/test/wait"
 )
 
-// The ACL of the members' directory is wrong for some seconds, while one of three members loses its session: no member ends, and all
-// come back when the ACL is right again.
+// The ACL of the members' directory is wrong for some seconds, while one of three members loses its session: no member ends, and
+// all come back when the ACL is right again.
 func TestMembersACLWrongForAWhile(t *testing.T) {
 	const partitions = 6
 	server := servers.StartZooKeeper(t, servers.ZooKeeperOptions{})

@@ -149,8 +149,8 @@ func (s *staticTest) wantAll() {
 	}
 }
 
-// Static consumers share a group with a Python member. One that is restarted moves nothing, of the other consumer or of the Python member,
-// which sees its name all the while; what came meanwhile is handled once.
+// Static consumers share a group with a Python member. One that is restarted moves nothing, of the other consumer or of the
+// Python member, which sees its name all the while; what came meanwhile is handled once.
 func TestStaticBesidePython(t *testing.T) {
 	const partitions, batch = 9, 3
 	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "orders"))

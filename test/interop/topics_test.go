@@ -239,8 +239,8 @@ func TestConsumersBesidePython(t *testing.T) {
 	each()
 }
 
-// inspect checks what package inspect says from outside: whose partitions are planned for whom, as Python has computed it, and which of those
-// that are planned for members in Go have no owner. What Python has is no problem.
+// inspect checks what package inspect says from outside: whose partitions are planned for whom, as Python has computed it, and
+// which of those that are planned for members in Go have no owner. What Python has is no problem.
 func (g *group) inspect(brokers []string, planned map[string]map[string][]int32, unowned map[string][]string) {
 	g.t.Helper()
 	in, err := inspect.Open(g.t.Context(), inspect.Sources{Servers: []string{g.zk}, Brokers: brokers})

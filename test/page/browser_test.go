@@ -113,8 +113,8 @@ func (b *browser) text() string {
 	return eval[string](b, `document.body ? document.body.innerText : ""`)
 }
 
-// until waits until an expression is true, and returns how long that took. While another page is being loaded there may be nothing of
-// what the expression asks for, which is not true.
+// until waits until an expression is true, and returns how long that took. While another page is being loaded there may be
+// nothing of what the expression asks for, which is not true.
 func (b *browser) until(limit time.Duration, expression string) time.Duration {
 	b.t.Helper()
 	began := time.Now()

@@ -31,8 +31,8 @@ const (
 	rounds   = 4    // of each kind
 )
 
-// A member's throughput with 60 viewers of its page is within 5 % of that without (-viewers=60). Without the flag it asserts only that a member
-// that is watched reads.
+// A member's throughput with 60 viewers of its page is within 5 % of that without (-viewers=60). Without the flag it asserts only
+// that a member that is watched reads.
 func TestViewersDoNotSlowAMember(t *testing.T) {
 	n, tries, each := *viewers, rounds, messages
 	if n == 0 {

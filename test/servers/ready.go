@@ -16,8 +16,8 @@ import (
 const (
 	pollInterval = 20 * time.Millisecond
 
-	// startTimeout is how long a server may take until it serves. A start takes seconds, and a minute or two on a machine that has
-	// to do fifty times as much as it can: then it is the machine that is judged, not what the test is about.
+	// startTimeout is how long a server may take until it serves. A start takes seconds, and a minute or two on a machine that
+	// has to do fifty times as much as it can: then it is the machine that is judged, not what the test is about.
 	startTimeout = 4 * time.Minute
 	// A server that starts may never answer a connection that it took too early: the first answer is waited for briefly, each
 	// following one twice as long, for the sake of servers that are slow.

@@ -314,8 +314,8 @@ func (m *monitor) failures() int {
 	return len(m.faults)
 }
 
-// eagerBound is how much longer it may take with eager sessions: a call waits a second for its claims, and a gained one waits until the
-// session is a second old, and then a second for the others.
+// eagerBound is how much longer it may take with eager sessions: a call waits a second for its claims, and a gained one waits
+// until the session is a second old, and then a second for the others.
 const eagerBound = 3 * time.Second
 
 // recovers waits until all is well for good, at most the bound, and keeps how long it took.

@@ -10,11 +10,12 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// recordsPath is the directory in which members say which record they have. Members do without it, and believe nothing that it says
-// unseen: whatever becomes of it moves nothing.
+// recordsPath is the directory in which members say which record they have. Members do without it, and believe nothing that it
+// says unseen: whatever becomes of it moves nothing.
 const recordsPath = groupPath + "/records"
 
-// refuseRecords has the servers refuse the directory of records to members, or to one, as an ACL does: all of it, its listing, or new entries.
+// refuseRecords has the servers refuse the directory of records to members, or to one, as an ACL does: all of it, its listing, or
+// new entries.
 func refuseRecords(h *hook, s step) {
 	create := func(r *zktest.Request) bool { return r.Op == zktest.OpCreate && strings.HasPrefix(r.Path, recordsPath) }
 	h.refused = []func(r *zktest.Request) bool{
@@ -32,8 +33,8 @@ func (h *hook) isRefused(r *zktest.Request) bool {
 	return h.refused(r) || slices.ContainsFunc(r.Ops, func(op zktest.Request) bool { return h.refused(&op) })
 }
 
-// forgeRecords creates entries that members have not made: garbage, of nobody, and one that says that a member has another record, beside
-// its own or in place of that. They are deleted in the end.
+// forgeRecords creates entries that members have not made: garbage, of nobody, and one that says that a member has another
+// record, beside its own or in place of that. They are deleted in the end.
 func forgeRecords(w *world, s step) (func(), bool) {
 	p := w.choose(s.Member)
 	if p == nil {

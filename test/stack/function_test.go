@@ -32,8 +32,8 @@ func (w *world) unowned(n int) (all []int32) {
 	return all
 }
 
-// aside waits until the healthy members own all that is theirs but what the sick one has kept, and nothing else is without an owner
-// than what their mapping gives to the sick one.
+// aside waits until the healthy members own all that is theirs but what the sick one has kept, and nothing else is without an
+// owner than what their mapping gives to the sick one.
 func (w *world) aside(p *patient, kept []int32, n int, healthy ...*member) (waiting []int32) {
 	w.t.Helper()
 	w.within(changeBound, "the healthy members own theirs, and what nobody owns is the sick member's", func() bool {

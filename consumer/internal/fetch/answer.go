@@ -136,7 +136,8 @@ func (r *result) add(b *recordBatch, hidden bool) {
 }
 
 // passed returns the offset up to which an answer without records shows that the log has none: the offset after batches that
-// compaction has emptied, or the start of a batch that came in part. It is 0 when the answer has no batch, or begins with records.
+// compaction has emptied, or the start of a batch that came in part. It is 0 when the answer has no batch, or begins with
+// records.
 func (p *part) passed() int64 {
 	past := int64(0)
 	for i := range p.batches {
@@ -169,8 +170,8 @@ func hiding(p *part, s *settings) *hidden {
 	return h
 }
 
-// hides returns whether a batch is hidden. It must be called for each batch of the answer, in order. The error is that of a control
-// batch that can't be read.
+// hides returns whether a batch is hidden. It must be called for each batch of the answer, in order. The error is that of a
+// control batch that can't be read.
 func (h *hidden) hides(b *recordBatch) (bool, error) {
 	for len(h.aborted) > 0 && h.aborted[0].FirstOffset <= b.last {
 		h.producers[h.aborted[0].ProducerID] = true
@@ -202,7 +203,8 @@ func (b *recordBatch) aborts() (bool, error) {
 	return binary.BigEndian.Uint16(key[2:]) == 0, nil
 }
 
-// apply updates the partition with the result of its entry. received is the number of bytes of the answer. The fetcher's mu is held.
+// apply updates the partition with the result of its entry. received is the number of bytes of the answer. The fetcher's mu is
+// held.
 func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	switch {
 	case r.err != nil:
@@ -268,8 +270,8 @@ func (p *Partition) apply(e *entry, r *result, received int64, now time.Time) {
 	p.works(moved)
 }
 
-// works ends the partition's back-off, and its errors in the log: not the one about a batch that can't be read until reading has passed
-// that batch, since the messages before it come again at each attempt. moved says that the answer has raised the position.
+// works ends the partition's back-off, and its errors in the log: not the one about a batch that can't be read until reading has
+// passed that batch, since the messages before it come again at each attempt. moved says that the answer has raised the position.
 func (p *Partition) works(moved bool) {
 	p.failing, p.hungry, p.backoff = time.Time{}, time.Time{}, 0
 	if !p.of.maySomethingFail() {

@@ -26,8 +26,8 @@ func TestNextAfterClose(t *testing.T) {
 	})
 }
 
-// A control batch is not decompressed, whatever it says: brokers do not compress those that they write. It is not taken for the end of
-// a transaction either.
+// A control batch is not decompressed, whatever it says: brokers do not compress those that they write. It is not taken for the
+// end of a transaction either.
 func TestControlBatchIsNotDecompressed(t *testing.T) {
 	record := binary.AppendVarint(nil, 10)
 	record = append(record, 0, 0, 0, 8, 0, 0, 0, 0, 1, 0) // its key says that it is an abort

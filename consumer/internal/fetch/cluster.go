@@ -27,8 +27,8 @@ type Cluster interface {
 	Node(id int32) (Node, bool)
 	// Range returns the offset of the first message of a partition and the one after the last.
 	Range(topic string, partition int32) (start, end int64, err error)
-	// Ends returns the offsets after the last readable messages of partitions, by one request to each of their leaders, and another
-	// one to leaders that have moved. Partitions for which there is no answer are missing.
+	// Ends returns the offsets after the last readable messages of partitions, by one request to each of their leaders, and
+	// another one to leaders that have moved. Partitions for which there is no answer are missing.
 	Ends(ps []kiel.Partition) map[kiel.Partition]int64
 }
 

@@ -85,8 +85,8 @@ func (c *cutConn) Read(b []byte) (int, error) {
 	return (n + 1) / 2, err
 }
 
-// Wherever a connection ends, in its login, while it authenticates again, in a request or in an answer, each message comes once. So it
-// is when the partition is opened anew behind what has come.
+// Wherever a connection ends, in its login, while it authenticates again, in a request or in an answer, each message comes once.
+// So it is when the partition is opened anew behind what has come.
 func TestNothingComesTwice(t *testing.T) {
 	logins := 0
 	run := func(t *testing.T, at int, mid, reopen bool) (cut bool) {

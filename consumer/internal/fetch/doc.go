@@ -21,15 +21,15 @@
 //   - A partition that moves away from a silent broker is fetched from its new leader.
 //   - After a change of leader the last batch is compared with the new leader's log (KIP-320). If the new leader has another
 //     batch at that offset, or its log ends before, [Partition.Next] returns a [TruncatedError].
-//   - A record batch that can't be read is an error of [Partition.Next] after the messages before it: one that is not as it should
-//     be, that is larger than Options.MaxBatchBytes when it is decompressed, or that makes an answer larger than
+//   - A record batch that can't be read is an error of [Partition.Next] after the messages before it: one that is not as it
+//     should be, that is larger than Options.MaxBatchBytes when it is decompressed, or that makes an answer larger than
 //     sarama.MaxResponseSize. When the partition is opened at that batch again, the batch alone is asked for.
 //   - Lengths, counts and checksums of brokers are not trusted: what is allocated for an answer has the order of its size.
 //
 // # Who reads what
 //
-// sarama writes the requests, authenticates, also again, and bounds the size of answers. A connection above TLS keeps the answers and
-// gives sarama empty ones; this package reads them.
+// sarama writes the requests, authenticates, also again, and bounds the size of answers. A connection above TLS keeps the answers
+// and gives sarama empty ones; this package reads them.
 //
 // # Not guaranteed
 //
@@ -41,14 +41,14 @@
 //
 // A record batch that is larger than a partition's share is fetched nevertheless (KIP-74), and counts when it has come. On top of
 // Options.MaxBytes come the messages that Next has handed out last: for each partition a record batch, decompressed to
-// Options.MaxBatchBytes at most, and a quarter of a MiB for messages of it or of smaller ones. Each connection has memory for an answer,
-// which it uses again: of the two connections of a broker each may have what was asked for of its partitions. All together have no
-// more than MaxBytes, but for record batches that are larger than a share, and until a connection has had some answers, or was idle for
-// a minute, after partitions have moved to another broker.
+// Options.MaxBatchBytes at most, and a quarter of a MiB for messages of it or of smaller ones. Each connection has memory for an
+// answer, which it uses again: of the two connections of a broker each may have what was asked for of its partitions. All
+// together have no more than MaxBytes, but for record batches that are larger than a share, and until a connection has had some
+// answers, or was idle for a minute, after partitions have moved to another broker.
 //
 // # Slow brokers
 //
-// Where silence has ended a request, the broker gets twice as long for the next one, so that a broker which reads from slow storage is
-// read. A minute after its last slow answer it gets 5 s again. While it is silent for longer than 5 s, the leaders of the partitions are
-// searched every 5 s.
+// Where silence has ended a request, the broker gets twice as long for the next one, so that a broker which reads from slow
+// storage is read. A minute after its last slow answer it gets 5 s again. While it is silent for longer than 5 s, the leaders of
+// the partitions are searched every 5 s.
 package fetch

@@ -50,8 +50,9 @@ func (p *Partition) wait(read, ended <-chan struct{}, limit time.Duration) {
 	}
 }
 
-// refreshEnd starts a read of the ends that are old, if this partition's is and no read is under way. It returns a channel that is
-// closed when the read has ended, nil if there is none, and how much is left of wait since the read began. The fetcher's mu is held.
+// refreshEnd starts a read of the ends that are old, if this partition's is and no read is under way. It returns a channel that
+// is closed when the read has ended, nil if there is none, and how much is left of wait since the read began. The fetcher's mu is
+// held.
 func (p *Partition) refreshEnd(wait time.Duration) (read <-chan struct{}, left time.Duration) {
 	f := p.of
 	now, e := time.Now(), &f.ends
@@ -112,9 +113,9 @@ func (f *Fetcher) storeEnds(found map[kiel.Partition]int64, began, now time.Time
 	}
 }
 
-// CheckEnd has the end read if the answer to the first fetch says that the log is empty, or ends before the position. A leader that
-// does not know its high watermark yet says so, too; it does not answer to a question about the end then (KIP-207), which is asked
-// twice. CheckEnd waits for wait at most.
+// CheckEnd has the end read if the answer to the first fetch says that the log is empty, or ends before the position. A leader
+// that does not know its high watermark yet says so, too; it does not answer to a question about the end then (KIP-207), which is
+// asked twice. CheckEnd waits for wait at most.
 func (p *Partition) CheckEnd(ctx context.Context, wait time.Duration) {
 	p.wait(p.recheck(true), ctx.Done(), wait)
 }
@@ -124,8 +125,8 @@ func (p *Partition) AskEnd(ctx context.Context, wait time.Duration) {
 	p.wait(p.recheck(false), ctx.Done(), wait)
 }
 
-// recheck starts to read the end of a log that seems too short, and returns a channel that is closed when that has ended; nil if the log
-// does not, and ifShort is true.
+// recheck starts to read the end of a log that seems too short, and returns a channel that is closed when that has ended; nil if
+// the log does not, and ifShort is true.
 func (p *Partition) recheck(ifShort bool) <-chan struct{} {
 	f := p.of
 	f.mu.Lock()
@@ -144,8 +145,8 @@ func (p *Partition) recheck(ifShort bool) <-chan struct{} {
 	return read
 }
 
-// newestEnd returns the offset after the last readable message, by the newest answer of any kind. Fetching goes by its own answers
-// alone. The fetcher's mu is held.
+// newestEnd returns the offset after the last readable message, by the newest answer of any kind. Fetching goes by its own
+// answers alone. The fetcher's mu is held.
 func (p *Partition) newestEnd() int64 {
 	if p.listedAt.After(p.endAt) {
 		return p.listed

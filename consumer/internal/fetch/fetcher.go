@@ -214,8 +214,9 @@ func (f *Fetcher) search(ps []*Partition, kind int) {
 	f.all.Go(func() { f.look(ps, kind) })
 }
 
-// searchSlow starts a search for the leaders of the partitions whose broker may be slow: it has more time than others, and has not
-// answered in theirs. If it hangs and they have moved, they are not to wait for the end of that time. The fetcher's mu is held.
+// searchSlow starts a search for the leaders of the partitions whose broker may be slow: it has more time than others, and has
+// not answered in theirs. If it hangs and they have moved, they are not to wait for the end of that time. The fetcher's mu is
+// held.
 func (f *Fetcher) searchSlow(now time.Time) {
 	var ps []*Partition
 	for _, p := range f.open {
@@ -413,9 +414,9 @@ func (p *Partition) standsStill(now time.Time) bool {
 	return now.Sub(w.since) >= stuckAfter && now.Sub(w.reset) >= resetAtMost && !p.isAnswering(w.since)
 }
 
-// isAnswering returns whether a request for the partition has been in flight since then, and its connection is in time: its answer
-// is large, or the broker is slow. Another request would begin the same answer anew. If the broker falls silent, the connection
-// ends by itself.
+// isAnswering returns whether a request for the partition has been in flight since then, and its connection is in time: its
+// answer is large, or the broker is slow. Another request would begin the same answer anew. If the broker falls silent, the
+// connection ends by itself.
 func (p *Partition) isAnswering(since time.Time) bool {
 	l := p.flying
 	return l != nil && l.request != nil && !l.request.began.After(since) && l.conn != nil && !l.conn.isDue()

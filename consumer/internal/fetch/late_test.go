@@ -100,8 +100,8 @@ func TestEpochAfterATrim(t *testing.T) {
 	}
 }
 
-// The leader that is found first is compared, too: the epoch at Open is that of the message before, and an unclean election may have
-// come between the two owners of the partition.
+// The leader that is found first is compared, too: the epoch at Open is that of the message before, and an unclean election may
+// have come between the two owners of the partition.
 func TestTruncationBeforeTheOpening(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.change(func() { k.log(0).epoch = 6; k.known[key{"t", 0}] = fakeLeader{1, 6} })

@@ -12,8 +12,8 @@ import (
 )
 
 // Before record batches there were messages of the formats 0 and 1. A message may be compressed: its value is a message set then.
-// Here they are written anew as records: a run of messages that are not compressed takes the place of a record batch, and so does a
-// compressed message, whose messages are written anew when it is decompressed.
+// Here they are written anew as records: a run of messages that are not compressed takes the place of a record batch, and so does
+// a compressed message, whose messages are written anew when it is decompressed.
 
 // oldHeader is how many bytes the smallest message of format 0 has.
 const oldHeader = 26
@@ -21,8 +21,8 @@ const oldHeader = 26
 // errSet says that a compressed message does not have what it should have.
 var errSet = errors.New("its value is no message set")
 
-// oldMessage is a message of format 0 or 1. What a record batch has, too, is that of a batch with it alone; size is 0 if the message did
-// not come as a whole.
+// oldMessage is a message of format 0 or 1. What a record batch has, too, is that of a batch with it alone; size is 0 if the
+// message did not come as a whole.
 type oldMessage struct {
 	recordBatch
 	format     byte
@@ -58,8 +58,8 @@ func readOld(raw []byte) (m oldMessage, err error) {
 	return m, nil
 }
 
-// splitOld adds the run of messages at the beginning of raw, or the compressed message there, and returns the number of its bytes. That is
-// 0 if the first message did not come as a whole.
+// splitOld adds the run of messages at the beginning of raw, or the compressed message there, and returns the number of its
+// bytes. That is 0 if the first message did not come as a whole.
 func (p *part) splitOld(raw []byte) (size int, err error) {
 	var run recordBatch
 	for len(raw)-size > 16 && raw[size+16] < 2 {

@@ -15,8 +15,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// oldMessages returns the messages in one that sarama has decoded, as its PartitionConsumer makes them; but where the compressed message
-// has log-append time, all in it have its time.
+// oldMessages returns the messages in one that sarama has decoded, as its PartitionConsumer makes them; but where the compressed
+// message has log-append time, all in it have its time.
 func oldMessages(topic string, id int32, outer *sarama.MessageBlock) (out []sarama.ConsumerMessage) {
 	inner := outer.Messages()
 	for _, m := range inner {
@@ -64,8 +64,8 @@ func randomOld(random *rand.Rand, first int64) ([]byte, int64) {
 	return legacyMessage(format, next, attributes, stamp, nil, compressed(codec, set)), next + 1
 }
 
-// A limit holds for messages of the old formats, too, and for record batches behind them: one old message must not have sarama decode
-// what comes next.
+// A limit holds for messages of the old formats, too, and for record batches behind them: one old message must not have sarama
+// decode what comes next.
 func TestOldBombs(t *testing.T) {
 	old := batch{values: vals(5), legacy: true}
 	large := slices.Repeat([]string{strings.Repeat("x", 1100)}, 1000)
@@ -90,7 +90,8 @@ func TestOldBombs(t *testing.T) {
 	}
 }
 
-// A mistake in a compressed message ends the partition at its first message that was not handed out, and reading goes on behind it.
+// A mistake in a compressed message ends the partition at its first message that was not handed out, and reading goes on behind
+// it.
 func TestSpoiltOldMessages(t *testing.T) {
 	good, inner := batch{values: vals(5), legacy: true}, legacyMessage(1, 0, 0, 1, nil, []byte("v"))
 	broken := slices.Clone(inner)

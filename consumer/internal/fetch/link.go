@@ -125,8 +125,8 @@ func (l *link) isEarly() bool {
 	return early && l.broker == nil
 }
 
-// ask has sarama send a request. The answer is the one that the connection has kept: it points into memory that the next answer is
-// read into.
+// ask has sarama send a request. The answer is the one that the connection has kept: it points into memory that the next answer
+// is read into.
 func (l *link) ask(wire *sarama.FetchRequest) (*answer, error) {
 	l.tap.begin()
 	if _, err := l.broker.Fetch(wire); err != nil {

@@ -34,7 +34,8 @@ func TestMemoryOfConnections(t *testing.T) {
 			}
 			synctest.Wait()
 			sum := 0
-			// A connection's memory changes when an answer comes. The cluster locks its mu before it sends one, and none is on its way here.
+			// A connection's memory changes when an answer comes. The cluster locks its mu before it sends one, and none is on
+			// its way here.
 			k.mu.Lock()
 			x.mu.Lock()
 			for _, n := range x.nodes {

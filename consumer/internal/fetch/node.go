@@ -132,8 +132,8 @@ func (n *node) maySilence(now time.Time) time.Duration {
 	return n.silence
 }
 
-// heard adapts the time for which the broker may be silent to how a request has ended. If that time has ended it, the next one gets
-// twice as much: a broker that reads from slow storage would begin the same answer anew each time, and never be read.
+// heard adapts the time for which the broker may be silent to how a request has ended. If that time has ended it, the next one
+// gets twice as much: a broker that reads from slow storage would begin the same answer anew each time, and never be read.
 func (n *node) heard(req *request, err error, now time.Time) {
 	if silent, ok := errors.AsType[*silentError](err); ok {
 		n.silence, n.slowAt = min(2*silent.after, n.of.settings.maxSilence), now

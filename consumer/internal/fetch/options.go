@@ -16,14 +16,14 @@ const (
 	defaultMaxBytes = 64 << 20
 	// minFetch is the least number of bytes that a request asks for of a partition.
 	minFetch = 16 << 10
-	// minHandOut and maxHandOut bound the memory that the messages take which Next hands out together. An eighth of a partition's share
-	// is the aim. It may be exceeded by one message.
+	// minHandOut and maxHandOut bound the memory that the messages take which Next hands out together. An eighth of a partition's
+	// share is the aim. It may be exceeded by one message.
 	minHandOut = 16 << 10
 	maxHandOut = 256 << 10
 	// maxFetch is the largest number of bytes that a request asks for of a partition that is alone in it.
 	maxFetch = math.MaxInt32
-	// silence is how long a connection may bring no byte while an answer is due. Where that has ended a request, the next one gets
-	// twice as long, up to Config.Net.ReadTimeout.
+	// silence is how long a connection may bring no byte while an answer is due. Where that has ended a request, the next one
+	// gets twice as long, up to Config.Net.ReadTimeout.
 	silence = 5 * time.Second
 	// slowFor is how long a broker gets more time than silence after it has needed more.
 	slowFor = time.Minute
@@ -71,8 +71,8 @@ type Dialer interface {
 // Options of a [Fetcher]. The zero value works.
 type Options struct {
 	// Config is sarama's configuration: security, version, fetch sizes, isolation level and rack. Consumer.Fetch.Default is the
-	// size that a partition is fetched with, Fetch.MaxBytes bounds an answer, Fetch.Max is ignored. Net.ReadTimeout bounds how long
-	// a slow broker may send no byte while an answer is due. Config is copied. nil is sarama.NewConfig.
+	// size that a partition is fetched with, Fetch.MaxBytes bounds an answer, Fetch.Max is ignored. Net.ReadTimeout bounds how
+	// long a slow broker may send no byte while an answer is due. Config is copied. nil is sarama.NewConfig.
 	Config *sarama.Config
 
 	// Dialer opens the connections, before TLS. Config has no say in it; nil dials within Config.Net.DialTimeout.

@@ -78,10 +78,10 @@ type watched struct {
 	reset    time.Time // when the watchdog reset the partition last
 }
 
-// Opened waits until Kafka has accepted the position. If Kafka refuses it, Opened returns the error that Next would return. What can't
-// be read behind messages that have come is Next's to return.
-// Opened gives up after 10 s without an answer, but not while bytes of the first answer arrive, and not before a slow broker has
-// been asked a second time. The search for the leader goes on after that, until the caller closes the partition.
+// Opened waits until Kafka has accepted the position. If Kafka refuses it, Opened returns the error that Next would return. What
+// can't be read behind messages that have come is Next's to return. Opened gives up after 10 s without an answer, but not while
+// bytes of the first answer arrive, and not before a slow broker has been asked a second time. The search for the leader goes on
+// after that, until the caller closes the partition.
 func (p *Partition) Opened(ctx context.Context) error {
 	tick := time.NewTicker(patience)
 	defer tick.Stop()
@@ -114,8 +114,8 @@ func (p *Partition) Opened(ctx context.Context) error {
 }
 
 // answerComes returns whether the first request for the partition is in flight. Its connection ends if no byte comes. While bytes
-// come, a second request would only begin the same answer anew. If the first request was ended by silence, the second one is waited
-// for, too, because it has more time.
+// come, a second request would only begin the same answer anew. If the first request was ended by silence, the second one is
+// waited for, too, because it has more time.
 func (p *Partition) answerComes() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -124,8 +124,8 @@ func (p *Partition) answerComes() bool {
 }
 
 // Next returns the next batch. It blocks until there is one, and returns ctx's cause when ctx ends first. Other errors say why
-// reading can't go on, and are returned by all later calls, too: a [RangeError], a [TruncatedError] or an [UnreadableError], Kafka's
-// refusal, or [ErrClosed]. The call frees the memory of the batch before.
+// reading can't go on, and are returned by all later calls, too: a [RangeError], a [TruncatedError] or an [UnreadableError],
+// Kafka's refusal, or [ErrClosed]. The call frees the memory of the batch before.
 func (p *Partition) Next(ctx context.Context) (Batch, error) {
 	for {
 		if b, ok, err := p.take(); ok || err != nil {
@@ -232,8 +232,8 @@ func (p *Partition) unpack(out *Batch, limit, waiting int) (err error) {
 	return nil
 }
 
-// finish notes what is handed out. It returns false if nothing is, because Reposition was called meanwhile; then take is to be called
-// again.
+// finish notes what is handed out. It returns false if nothing is, because Reposition was called meanwhile; then take is to be
+// called again.
 func (p *Partition) finish(out *Batch) bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -252,8 +252,8 @@ func (p *Partition) finish(out *Batch) bool {
 	return true
 }
 
-// Reposition has Next go on at offset. Batches that were fetched, and answers to requests in flight, are dropped. If Kafka does not have the
-// offset, Next returns a [RangeError]. When reading has ended, Next returns why, and no batch of before.
+// Reposition has Next go on at offset. Batches that were fetched, and answers to requests in flight, are dropped. If Kafka does
+// not have the offset, Next returns a [RangeError]. When reading has ended, Next returns why, and no batch of before.
 func (p *Partition) Reposition(offset int64) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -289,8 +289,8 @@ func (p *Partition) Resume() {
 }
 
 // HighWatermark returns the offset after the last message that all in-sync replicas have, according to the last answer. It is -1
-// before the first answer. HighWatermark does not block: if the partition is not fetched, it has the end read again as Freshen does,
-// for later calls. While a request for the partition is in flight, HighWatermark does not look at the clock.
+// before the first answer. HighWatermark does not block: if the partition is not fetched, it has the end read again as Freshen
+// does, for later calls. While a request for the partition is in flight, HighWatermark does not look at the clock.
 func (p *Partition) HighWatermark() int64 {
 	return p.read(func() int64 {
 		if p.flying == nil {
@@ -315,8 +315,8 @@ func (p *Partition) read(f func() int64) int64 {
 }
 
 // Lag returns the number of offsets from the end of the batch that Next returned last to the end of the readable messages, and
-// the age of the record batch that has the next message, which is that of its first message unless compaction has removed it. The age
-// is zero when that batch has not been fetched or has no timestamp.
+// the age of the record batch that has the next message, which is that of its first message unless compaction has removed it. The
+// age is zero when that batch has not been fetched or has no timestamp.
 func (p *Partition) Lag() (messages int64, behind time.Duration) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

@@ -319,7 +319,8 @@ func TestEpochFrom(t *testing.T) {
 	}
 }
 
-// Reposition and Pause while a large batch is handed out in parts: reading goes on where it should, and nothing counts as held in the end.
+// Reposition and Pause while a large batch is handed out in parts: reading goes on where it should, and nothing counts as held in
+// the end.
 func TestSeekingInsideOfLargeBatches(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxBytes = 256 << 10 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		big := batch{values: slices.Repeat([]string{strings.Repeat("y", 1000)}, 1000)}

@@ -13,7 +13,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// The Fetcher reads what sarama reads, from any offset, with seeks, partitions that open and close, and memory that is used again.
+// The Fetcher reads what sarama reads, from any offset, with seeks, partitions that open and close, and memory that is used
+// again.
 func TestRandomLogs(t *testing.T) {
 	seed := rand.Uint64()
 	t.Attr("seed", strconv.FormatUint(seed, 10))

@@ -64,7 +64,8 @@ func (b *recordBatch) spoilt(format string, args ...any) error {
 	return b.because(fmt.Errorf("%w record batch of %d bytes: %s", errCorrupt, b.size, fmt.Sprintf(format, args...)))
 }
 
-// because returns the error of a batch that can't be read because of err. split sets records when it has found the checksum right.
+// because returns the error of a batch that can't be read because of err. split sets records when it has found the checksum
+// right.
 func (b *recordBatch) because(err error) error {
 	e := &spoiltError{error: err, size: b.size}
 	if b.records != nil {
@@ -78,8 +79,8 @@ func wrongChecksum(want, got uint32) error {
 	return sarama.PacketDecodingError{Info: fmt.Sprintf("CRC didn't match expected %#x got %#x", want, got)}
 }
 
-// split finds the record batches of a partition. The last one may have come in part; its header is enough for some. An error is of
-// the first batch that is not in p.batches.
+// split finds the record batches of a partition. The last one may have come in part; its header is enough for some. An error is
+// of the first batch that is not in p.batches.
 func (p *part) split() error {
 	for raw := p.records; len(raw) > 16; {
 		format := raw[16]

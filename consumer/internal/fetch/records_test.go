@@ -222,8 +222,9 @@ func asSarama(t *testing.T, u *unpacker, other *opinion, body []byte) {
 	compareMessages(t, got, want)
 }
 
-// seeds bounds what go test -fuzz does to make inputs smaller, and returns small ones of what kinds return. For each input that runs new
-// code it would try all that is left when a part is removed, for up to a minute: the square of the size, and count none of these calls.
+// seeds bounds what go test -fuzz does to make inputs smaller, and returns small ones of what kinds return. For each input that
+// runs new code it would try all that is left when a part is removed, for up to a minute: the square of the size, and count none
+// of these calls.
 func seeds(f *testing.F, kinds ...func(random *rand.Rand, first int64) ([]byte, int64)) (out [][]byte) {
 	f.Helper()
 	if err := flag.Set("test.fuzzminimizetime", "100x"); err != nil {
@@ -265,7 +266,8 @@ func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) { asSarama(t, u, other, answerWith(withHeader(1000, body))) })
 }
 
-// Random changes of an answer, and of records whose checksum is right all the same, end in an error, or are read as sarama reads them.
+// Random changes of an answer, and of records whose checksum is right all the same, end in an error, or are read as sarama reads
+// them.
 func TestChangedBytes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -74,8 +74,8 @@ func TestSlowBroker(t *testing.T) {
 	}
 }
 
-// A broker that hangs counts as slow if nothing must be answered while a connection is opened. A partition that has moved away from
-// it is read all the same, while its request goes on.
+// A broker that hangs counts as slow if nothing must be answered while a connection is opened. A partition that has moved away
+// from it is read all the same, while its request goes on.
 func TestMoveFromASlowBroker(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(3)})
@@ -152,8 +152,8 @@ func (c *hungConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A broker that does not answer while a connection is opened hangs, and is not slow: it gets no more time, however often it is tried.
-// Nothing is sent after the answer that did not come.
+// A broker that does not answer while a connection is opened hangs, and is not slow: it gets no more time, however often it is
+// tried. Nothing is sent after the answer that did not come.
 func TestHungBrokerIsNotSlow(t *testing.T) {
 	var d *hungDialer
 	inBubble(t, func(o *Options) {

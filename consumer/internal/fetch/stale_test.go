@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// An answer that continues batches which were dropped meanwhile is dropped, too. Applied, it moves the position past messages that
-// nobody has: they are lost.
+// An answer that continues batches which were dropped meanwhile is dropped, too. Applied, it moves the position past messages
+// that nobody has: they are lost.
 func TestAnswerAfterATrimIsDropped(t *testing.T) {
 	const limit = 2 << 20
 	value := strings.Repeat("x", 4000)

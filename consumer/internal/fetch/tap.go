@@ -20,8 +20,8 @@ const (
 )
 
 // tap is a connection, above TLS, that keeps the answers to fetch requests. In place of each it gives sarama an empty answer. So
-// sarama writes the requests, authenticates, also again, and bounds the size of answers, but decodes no records. What writes and what
-// reads take turns: sarama's Broker hands each request on to the goroutine that reads its answer.
+// sarama writes the requests, authenticates, also again, and bounds the size of answers, but decodes no records. What writes and
+// what reads take turns: sarama's Broker hands each request on to the goroutine that reads its answer.
 type tap struct {
 	net.Conn
 	in          *bufio.Reader

@@ -111,7 +111,8 @@ func TestMemoryForAnswers(t *testing.T) {
 	}
 }
 
-// An answer that the connection has not kept is an error, and so is one that another connection has kept: it reaches no partition.
+// An answer that the connection has not kept is an error, and so is one that another connection has kept: it reaches no
+// partition.
 func TestAnswerThatWasNotKept(t *testing.T) {
 	another := answerWith((&batch{base: 1, values: []string{"another's"}}).encode())
 	for name, stale := range map[string]*keptAnswer{"none": nil, "of another connection": {version: 11, body: another}} {

@@ -94,7 +94,8 @@ func (c *tlsCluster) accept() {
 	}
 }
 
-// TLS is put on connections of whatever dialer, as sarama does it: the broker's name is that of its address unless another is set.
+// TLS is put on connections of whatever dialer, as sarama does it: the broker's name is that of its address unless another is
+// set.
 func TestTLS(t *testing.T) {
 	cert, pool := certificate(t, brokerName)
 	own, ownPool := certificate(t, "another.example.org")

@@ -286,8 +286,8 @@ func TestHostileAnswers(t *testing.T) {
 	})
 }
 
-// The error about a batch that can't be read lasts in the log while the messages before the batch are read again, and ends when reading
-// has passed it.
+// The error about a batch that can't be read lasts in the log while the messages before the batch are read again, and ends when
+// reading has passed it.
 func TestSpoiltBatchLasts(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, slices.Concat(many(3, batch{values: vals(10)}), many(1, batch{values: vals(10), brokenBytes: true}), many(1, batch{values: vals(10)}))...)

@@ -118,9 +118,9 @@ func (u *unpacker) readAll(r io.Reader, memory []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// grow calls decode with memory, and with larger and larger memory while what it decodes does not fit. Nothing says how large it must
-// be but the compressed bytes, which may be hostile. zstd has several errors for memory that is too small, but all for a block that does
-// not fit behind what it has decoded.
+// grow calls decode with memory, and with larger and larger memory while what it decodes does not fit. Nothing says how large it
+// must be but the compressed bytes, which may be hostile. zstd has several errors for memory that is too small, but all for a
+// block that does not fit behind what it has decoded.
 func (u *unpacker) grow(memory []byte, decode func(to []byte) ([]byte, error)) ([]byte, error) {
 	for size := min(max(cap(memory)-zstdBlock, minScratch), u.limit); ; {
 		memory = slices.Grow(memory[:0], size+zstdBlock)

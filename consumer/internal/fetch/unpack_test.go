@@ -137,7 +137,8 @@ func TestWideWindow(t *testing.T) {
 	}
 }
 
-// A batch with a wide window that is spoilt is said to be, and not to be too large. It takes no more memory than it needs to see that.
+// A batch with a wide window that is spoilt is said to be, and not to be too large. It takes no more memory than it needs to see
+// that.
 func TestWideWindowSpoilt(t *testing.T) {
 	var out bytes.Buffer
 	w, err := zstd.NewWriter(&out, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
@@ -206,8 +207,8 @@ func TestHiddenBatchesAreNotDecompressed(t *testing.T) {
 	})
 }
 
-// A batch whose checksum is right, and which can't be read all the same, shows when it is handed out. It is named as any other, and
-// when the partition is opened there again, that fails.
+// A batch whose checksum is right, and which can't be read all the same, shows when it is handed out. It is named as any other,
+// and when the partition is opened there again, that fails.
 func TestSpoiltInside(t *testing.T) {
 	value := slices.Repeat([]string{strings.Repeat("x", 1000)}, 10)
 	good, bad := batch{values: value}, batch{values: value, codec: sarama.CompressionZSTD, garbage: true}
@@ -254,8 +255,8 @@ func TestSpoiltInside(t *testing.T) {
 	}
 }
 
-// While a batch can't be read that is wrong inside, its error lasts in the log, though the position has passed it. It ends when what
-// is behind it was handed out, and reading waits for no request meanwhile.
+// While a batch can't be read that is wrong inside, its error lasts in the log, though the position has passed it. It ends when
+// what is behind it was handed out, and reading waits for no request meanwhile.
 func TestSpoiltInsideLasts(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(10)}, batch{values: vals(10), codec: sarama.CompressionZSTD, garbage: true}, batch{values: vals(10)})

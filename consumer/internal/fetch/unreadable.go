@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// slack is by how many bytes an answer may exceed the size that was asked for, beside a quarter of it, because of its header and
-	// of what TLS adds.
+	// slack is by how many bytes an answer may exceed the size that was asked for, beside a quarter of it, because of its header
+	// and of what TLS adds.
 	slack = 16 << 10
-	// maxSteps bounds the steps in which the offset behind a batch is searched. Each doubles the distance to the batch's start, and a
-	// batch has at most 1<<31 offsets.
+	// maxSteps bounds the steps in which the offset behind a batch is searched. Each doubles the distance to the batch's start,
+	// and a batch has at most 1<<31 offsets.
 	maxSteps = 32
-	// tooLargeAgain is how often an answer is asked for anew that was too large. Nothing changes that but the program, and the broker
-	// sends some megabytes of the answer until the connection is closed.
+	// tooLargeAgain is how often an answer is asked for anew that was too large. Nothing changes that but the program, and the
+	// broker sends some megabytes of the answer until the connection is closed.
 	tooLargeAgain = time.Minute
 )
 
-// An UnreadableError names a record batch that can't be read: it is not as it should be, it is larger than Options.MaxBatchBytes when
-// it is decompressed, or an answer with it is larger than sarama.MaxResponseSize. It wraps [ErrUnreadable].
+// An UnreadableError names a record batch that can't be read: it is not as it should be, it is larger than Options.MaxBatchBytes
+// when it is decompressed, or an answer with it is larger than sarama.MaxResponseSize. It wraps [ErrUnreadable].
 type UnreadableError struct {
 	Topic     string
 	Partition int32
@@ -61,11 +61,12 @@ func (e *UnreadableError) Operation() *operr.Error {
 // Unwrap returns [ErrUnreadable] and why.
 func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.cause} }
 
-// hunt is the search for a record batch that can't be read. If a whole answer can't be decoded, the partition is fetched alone, with
-// fewer and fewer bytes: a broker ends an answer at the size that was asked for, and sends one batch whole at least (KIP-74). In this
-// way the messages before the batch are handed out. When the batch is the next one, the first offset behind it is searched, to which
-// somebody may have the group go. Its header may be spoilt, too, so requests for offsets behind it say where the next one begins. The
-// search must not take a later batch that can't be read for this one: there may be good ones between. The fetcher's mu guards a hunt.
+// hunt is the search for a record batch that can't be read. If a whole answer can't be decoded, the partition is fetched alone,
+// with fewer and fewer bytes: a broker ends an answer at the size that was asked for, and sends one batch whole at least
+// (KIP-74). In this way the messages before the batch are handed out. When the batch is the next one, the first offset behind it
+// is searched, to which somebody may have the group go. Its header may be spoilt, too, so requests for offsets behind it say
+// where the next one begins. The search must not take a later batch that can't be read for this one: there may be good ones
+// between. The fetcher's mu guards a hunt.
 type hunt struct {
 	within int   // the batch begins within so many bytes from the position
 	found  bool  // the position is in the batch
@@ -90,7 +91,8 @@ func (h *hunt) ask(position int64) (offset int64, size int) {
 	}
 }
 
-// undecodable acts on an answer to a request for the partition alone that could not be decoded. received is the number of its bytes.
+// undecodable acts on an answer to a request for the partition alone that could not be decoded. received is the number of its
+// bytes.
 func (p *Partition) undecodable(e *entry, err error, received int64) {
 	switch {
 	case e.check != nil && e.size == 1: // the batch to compare is the one that can't be decoded
@@ -119,8 +121,8 @@ func (p *Partition) spoilt(e *entry, err error) {
 	}
 }
 
-// cantRead acts on size bytes that could not be read. single says that they are no more than one batch; tooLarge is their number if
-// that is why.
+// cantRead acts on size bytes that could not be read. single says that they are no more than one batch; tooLarge is their number
+// if that is why.
 func (p *Partition) cantRead(e *entry, err error, size, tooLarge int, single bool) {
 	switch h := p.hunt; {
 	case h != nil && h.found:
@@ -176,8 +178,8 @@ func (p *Partition) giveUp(e *UnreadableError) {
 	p.fail(e)
 }
 
-// spoiltInHand ends reading at the batch that Next has begun to hand out, and returns the error of Next. Kafka's checksum of the batch
-// is right, and so is its header.
+// spoiltInHand ends reading at the batch that Next has begun to hand out, and returns the error of Next. Kafka's checksum of the
+// batch is right, and so is its header.
 func (p *Partition) spoiltInHand(at int64, err error) error {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -198,8 +200,8 @@ func (p *Partition) wrongInside(at int64, b *recordBatch, err error) {
 	p.giveUp(e)
 }
 
-// endsAgain ends reading at the first record batch of an answer if that is the one at which reading has ended before, and is still
-// as it was. It is not decompressed again to see that.
+// endsAgain ends reading at the first record batch of an answer if that is the one at which reading has ended before, and is
+// still as it was. It is not decompressed again to see that.
 func (p *Partition) endsAgain(b *recordBatch) bool {
 	known := p.of.unreadable[p.key]
 	if known == nil || known.bytes == 0 || known.First != p.position || known.bytes != b.size || known.checksum != b.checksum {
@@ -209,8 +211,8 @@ func (p *Partition) endsAgain(b *recordBatch) bool {
 	return true
 }
 
-// expect prepares for a batch that could not be read when the partition was open before: it is fetched alone, and with no more than
-// is needed to see whether it still can't be.
+// expect prepares for a batch that could not be read when the partition was open before: it is fetched alone, and with no more
+// than is needed to see whether it still can't be.
 func (p *Partition) expect() {
 	known := p.of.unreadable[p.key]
 	if known == nil || known.First < p.position {
@@ -240,8 +242,8 @@ func (p *Partition) probed(e *entry, first int64) {
 	p.hunted()
 }
 
-// known returns the batch that could not be read; nil if there is none. It forgets the batch when what is behind it was handed out,
-// and when the log ends before it, as that of a topic that was made anew does.
+// known returns the batch that could not be read; nil if there is none. It forgets the batch when what is behind it was handed
+// out, and when the log ends before it, as that of a topic that was made anew does.
 func (p *Partition) known() *UnreadableError {
 	if len(p.of.unreadable) == 0 {
 		return nil

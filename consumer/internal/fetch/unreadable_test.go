@@ -50,8 +50,8 @@ func asked(k *fakeCluster, id int32, from int) (requests, large int) {
 
 func many(n int, b batch) []batch { return slices.Repeat([]batch{b}, n) }
 
-// The messages before a batch with a wrong checksum are handed out. The error has the first offset that can't be read, and the first
-// one behind the batch. When the partition is opened again, the batch alone is asked for, and reading goes on behind it.
+// The messages before a batch with a wrong checksum are handed out. The error has the first offset that can't be read, and the
+// first one behind the batch. When the partition is opened again, the batch alone is asked for, and reading goes on behind it.
 func TestSpoiltBatch(t *testing.T) {
 	value := slices.Repeat([]string{strings.Repeat("x", 1000)}, 10)
 	good, bad := batch{values: value}, batch{values: value, brokenBytes: true}
@@ -223,7 +223,8 @@ func TestSpoiltBatchOfAnotherLog(t *testing.T) {
 	}
 }
 
-// A partition that is opened before the batch again hands out the messages before it again, and does not have others fetched anew.
+// A partition that is opened before the batch again hands out the messages before it again, and does not have others fetched
+// anew.
 func TestOpenedBeforeASpoiltBatch(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(10)}, batch{values: vals(10)}, batch{values: vals(10), brokenBytes: true}, batch{values: vals(10)})
@@ -332,8 +333,8 @@ func TestSpoiltCopy(t *testing.T) {
 	})
 }
 
-// An answer above sarama.MaxResponseSize is named, with the variable. It is not asked for again at once, but when the variable has
-// changed.
+// An answer above sarama.MaxResponseSize is named, with the variable. It is not asked for again at once, but when the variable
+// has changed.
 func TestAnswerTooLarge(t *testing.T) {
 	limit := sarama.MaxResponseSize
 	defer func() { sarama.MaxResponseSize = limit }()
@@ -445,8 +446,8 @@ func TestSaramaSaysHowLargeAnAnswerIs(t *testing.T) {
 	}
 }
 
-// Under a quota an answer has no partition. The partition stays where it is, is asked for when the throttle has ended, and the error
-// names the quota.
+// Under a quota an answer has no partition. The partition stays where it is, is asked for when the throttle has ended, and the
+// error names the quota.
 func TestQuota(t *testing.T) {
 	var failures tally
 	var log bytes.Buffer

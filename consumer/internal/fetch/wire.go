@@ -16,8 +16,8 @@ type answer struct {
 	parts    map[key]*part
 }
 
-// part is one partition's part of an answer. Its records point into memory that the next answer is read into; those of its batches
-// do not.
+// part is one partition's part of an answer. Its records point into memory that the next answer is read into; those of its
+// batches do not.
 type part struct {
 	code        sarama.KError
 	end, stable int64 // the high watermark and the last stable offset

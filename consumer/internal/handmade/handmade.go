@@ -1,5 +1,5 @@
-// Package handmade says what package consumer needs to call a handler with partitions that a test has made. Package consumertest makes
-// them.
+// Package handmade says what package consumer needs to call a handler with partitions that a test has made. Package consumertest
+// makes them.
 package handmade
 
 import (

@@ -15,9 +15,10 @@ type Listed struct {
 	Err    error
 }
 
-// ListOffsets asks for an offset of each partition: that of the first message from a time on, in milliseconds, or sarama.OffsetOldest or
-// sarama.OffsetNewest, which with ReadCommitted is where the first transaction begins that is not over. It sends one request to each leader
-// that the client knows, and returns when all have answered or failed. A partition is missing if its leader is not known, or has not answered.
+// ListOffsets asks for an offset of each partition: that of the first message from a time on, in milliseconds, or
+// sarama.OffsetOldest or sarama.OffsetNewest, which with ReadCommitted is where the first transaction begins that is not over. It
+// sends one request to each leader that the client knows, and returns when all have answered or failed. A partition is missing if
+// its leader is not known, or has not answered.
 func ListOffsets(client sarama.Client, level sarama.IsolationLevel, at map[kiel.Partition]int64) map[kiel.Partition]Listed {
 	var (
 		all sync.WaitGroup

@@ -111,9 +111,10 @@ func (c *Committer) askAudit(ctx context.Context, now time.Time) time.Duration {
 	return untilAudit()
 }
 
-// judge compares the answer to an audit with the Trackers. A read that failed says nothing; the next audit reads again. The answer
-// to a read that began before a partition's first commit was stored may be what a former owner has stored, in a former tree, too.
-// A later commit makes no difference: what another one has stored after the first, it has stored while the partition was open here.
+// judge compares the answer to an audit with the Trackers. A read that failed says nothing; the next audit reads again. The
+// answer to a read that began before a partition's first commit was stored may be what a former owner has stored, in a former
+// tree, too. A later commit makes no difference: what another one has stored after the first, it has stored while the partition
+// was open here.
 func (c *Committer) judge(ctx context.Context, q question) {
 	c.audit.running = false
 	if err := q.unread(); err != nil {
@@ -160,8 +161,8 @@ func (q question) unread() error {
 	return first
 }
 
-// auditFailed counts an audit that could read nothing, and logs the error if there were several in a row. While no broker answers,
-// that is the trouble which is told, and an audit adds nothing to it.
+// auditFailed counts an audit that could read nothing, and logs the error if there were several in a row. While no broker
+// answers, that is the trouble which is told, and an audit adds nothing to it.
 func (c *Committer) auditFailed(ctx context.Context, err error) {
 	if c.options.Reachable != nil && !c.options.Reachable() {
 		return
@@ -236,8 +237,8 @@ func (t *Tracker) once(discord Discord, offset int64) Discord {
 }
 
 // byOthers returns OtherProgram for an offset that another program has stored, once for each offset. The user's own transactions
-// store offsets, too: of messages that were handed out, in partitions in which nothing is marked, or no mark is committed. t.mu is
-// held.
+// store offsets, too: of messages that were handed out, in partitions in which nothing is marked, or no mark is committed. t.mu
+// is held.
 func (t *Tracker) byOthers(s Stored) Discord {
 	marks := t.used && (t.auto || t.byUser)
 	if !marks && s.Offset >= t.committed.offset && s.Offset <= t.delivered {

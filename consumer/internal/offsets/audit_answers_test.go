@@ -107,8 +107,8 @@ func (s *answeredLate) Peek(ctx context.Context, ps []kiel.Partition) (map[kiel.
 	return found, err
 }
 
-// At a start the store has what a former tree, or a backup, has left. An audit that begins before the start position is stored reads
-// that, and judges nothing. An offset that comes afterwards is judged, although the member commits while the audit waits.
+// At a start the store has what a former tree, or a backup, has left. An audit that begins before the start position is stored
+// reads that, and judges nothing. An offset that comes afterwards is judged, although the member commits while the audit waits.
 func TestAuditJudgesNothingOlderThanTheStart(t *testing.T) {
 	p := tp("t", 0)
 	left := OffsetCommit{Partition: p, Offset: 40, Token: 99, Authorize: func() error { return nil }}

@@ -244,8 +244,8 @@ func TestRepeatWaitsForTheObserver(t *testing.T) {
 	})
 }
 
-// A position that is left alone stays so when the answer to a repeat comes that was sent before. Else the position, which the user
-// goes on to commit in transactions, is stored again later, below theirs.
+// A position that is left alone stays so when the answer to a repeat comes that was sent before. Else the position, which the
+// user goes on to commit in transactions, is stored again later, below theirs.
 func TestRepeatInFlightDoesNotEndLeaveAlone(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		p := tp("t", 0)

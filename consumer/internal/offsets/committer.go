@@ -71,24 +71,24 @@ type Options struct {
 	Place func(*session.Incarnation) Place
 	// Audited receives what an audit has found, which may be nothing. It does not block. nil is no audits.
 	Audited func([]Finding)
-	// Reachable reports whether a broker of the store answers. An audit that fails while none does is no trouble of its own. It does
-	// not block. nil is always.
+	// Reachable reports whether a broker of the store answers. An audit that fails while none does is no trouble of its own. It
+	// does not block. nil is always.
 	Reachable func() bool
 	// CurrentID returns the id of a topic as it is known now; zero when it is not known.
 	CurrentID func(topic string) sarama.Uuid
-	// Elsewhere reports whether the store's brokers are another cluster's now, to which nothing is committed. It does not block. nil
-	// is never.
+	// Elsewhere reports whether the store's brokers are another cluster's now, to which nothing is committed. It does not block.
+	// nil is never.
 	Elsewhere func() bool
-	// Kept returns the partitions that this member is to keep. The last commit of any other is asked for as soon as its handler has
-	// returned. It does not block. nil is all.
+	// Kept returns the partitions that this member is to keep. The last commit of any other is asked for as soon as its handler
+	// has returned. It does not block. nil is all.
 	Kept func() map[kiel.Partition]bool
 	// Notify has the observer notified and then calls observed. It does not block. It returns false, and does not call observed,
 	// when there is no observer.
 	Notify func(c Committed, observed func()) bool
 	// Report reports why an offset of a partition was not stored.
 	Report func(error, kiel.Partition)
-	// Text reports that the text of a mark is lost, an ErrTextLost, or, by nil, that a later one is stored. first says that it is the
-	// first of the partition since it was opened. nil is allowed.
+	// Text reports that the text of a mark is lost, an ErrTextLost, or, by nil, that a later one is stored. first says that it is
+	// the first of the partition since it was opened. nil is allowed.
 	Text func(p kiel.Partition, err error, first bool)
 	// Logger receives lines that are no errors.
 	Logger *slog.Logger
@@ -309,7 +309,8 @@ func (c *Committer) Store(ctx context.Context, t *Tracker) error {
 	return c.store(ctx, t, false)
 }
 
-// store commits the marks of t again and again until they are stored or refused, or ctx ends. last says that t is closed after it.
+// store commits the marks of t again and again until they are stored or refused, or ctx ends. last says that t is closed after
+// it.
 func (c *Committer) store(ctx context.Context, t *Tracker, last bool) error {
 	wait := pause.Backoff{Growth: pause.Doubling(storeBackoff, maxStoreBackoff)}
 	for {

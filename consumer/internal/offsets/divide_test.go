@@ -45,8 +45,8 @@ func withText(n int32, text string) []OffsetCommit {
 	return es
 }
 
-// A commit that Kafka would refuse as one request is sent as several. Brokers may be configured to take less: then a refused request
-// is halved, and later ones are no larger.
+// A commit that Kafka would refuse as one request is sent as several. Brokers may be configured to take less: then a refused
+// request is halved, and later ones are no larger.
 func TestLargeCommitsAreDivided(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct {
@@ -124,8 +124,8 @@ func TestOffsetThatIsTooLargeAlone(t *testing.T) {
 	}
 }
 
-// If no request is answered, or each answer says to ask again, the offsets of the others are not tried one after the other, whatever
-// offsets may not be sent any more.
+// If no request is answered, or each answer says to ask again, the offsets of the others are not tried one after the other,
+// whatever offsets may not be sent any more.
 func TestDividedCommitWithoutACoordinator(t *testing.T) {
 	for _, fault := range []error{errors.New("connection reset"), sarama.ErrOffsetsLoadInProgress} {
 		t.Run(fault.Error(), func(t *testing.T) {

@@ -30,10 +30,10 @@ func (t *Tracker) due() content {
 	return passed
 }
 
-// AwaitPassed is called before a Delivered with messages. If a commit of a position that has passed no message may be written, it waits
-// for the answer, so that the commit is not stored after what the user commits of these messages in a transaction. It waits until ctx
-// ends, for passedWait at most; then it aborts the connections. Still a broker may store later what it had received before the abort, or
-// before ctx ended. After the first message AwaitPassed costs one atomic load.
+// AwaitPassed is called before a Delivered with messages. If a commit of a position that has passed no message may be written, it
+// waits for the answer, so that the commit is not stored after what the user commits of these messages in a transaction. It waits
+// until ctx ends, for passedWait at most; then it aborts the connections. Still a broker may store later what it had received
+// before the abort, or before ctx ended. After the first message AwaitPassed costs one atomic load.
 func (t *Tracker) AwaitPassed(ctx context.Context) {
 	if t.begun.Load() {
 		return
@@ -80,12 +80,13 @@ func (p *pendingCommit) isAnswered() bool {
 	}
 }
 
-// lastWait is how long a last commit waits for those of other partitions that are given up at the same time. It is less than a request
-// to Kafka takes, for whose end they would wait else.
+// lastWait is how long a last commit waits for those of other partitions that are given up at the same time. It is less than a
+// request to Kafka takes, for whose end they would wait else.
 const lastWait = time.Millisecond
 
-// together returns requests, and if one of them is for the last commit of a partition, also those that come while the last commits of
-// other partitions that are given up are expected. It waits for them for lastWait at most: the handlers of some may take long.
+// together returns requests, and if one of them is for the last commit of a partition, also those that come while the last
+// commits of other partitions that are given up are expected. It waits for them for lastWait at most: the handlers of some may
+// take long.
 func (c *Committer) together(ctx context.Context, requests []commitRequest) []commitRequest {
 	expected := c.expected(requests)
 	if len(expected) == 0 {

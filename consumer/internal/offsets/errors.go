@@ -40,8 +40,8 @@ var (
 	// deleted.
 	errOtherKind = otherKindError{}
 
-	// errOvertaken is the error of a commit that is not sent because the position has passed no message, and messages were handed out
-	// meanwhile. No caller gets it.
+	// errOvertaken is the error of a commit that is not sent because the position has passed no message, and messages were handed
+	// out meanwhile. No caller gets it.
 	errNoAnswer = errors.New("the committer does not answer")
 
 	errOvertaken = errors.New("messages were handed out meanwhile")

@@ -90,7 +90,8 @@ func (o *KafkaStore) PeekAll(ctx context.Context) (map[kiel.Partition]Stored, er
 	return out, nil
 }
 
-// fetch reads the committed offsets of ps, in so many attempts. With anew it finds the coordinator anew before the first one, too.
+// fetch reads the committed offsets of ps, in so many attempts. With anew it finds the coordinator anew before the first one,
+// too.
 func (o *KafkaStore) fetch(ctx context.Context, ps []kiel.Partition, attempts int, anew bool) (map[kiel.Partition]Stored, error) {
 	out := make(map[kiel.Partition]Stored, len(ps))
 	pending := ps
@@ -182,9 +183,9 @@ func (o *KafkaStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Par
 	return out
 }
 
-// send stores cs in one request, and sends those again that a later attempt may store. It returns those that Kafka refused because
-// they are too large together, without adding them to out. If no answer
-// has decided about any of cs, it returns the error.
+// send stores cs in one request, and sends those again that a later attempt may store. It returns those that Kafka refused
+// because they are too large together, without adding them to out. If no answer has decided about any of cs, it returns the
+// error.
 func (o *KafkaStore) send(ctx context.Context, cs []OffsetCommit, out map[kiel.Partition]error) (large []OffsetCommit, _ error) {
 	pending, decided := cs, false
 	err := ask(ctx, o, storeAttempts, false, func() func(Coordinator) (*sarama.OffsetCommitResponse, error) {

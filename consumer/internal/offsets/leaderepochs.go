@@ -14,8 +14,8 @@ type leaderEpochStart struct {
 	leaderEpoch int32 // -1 when it is not known
 }
 
-// add sets the leader epoch of the record batches from offset from on. It drops the entries that are not needed for positions at or
-// above position.
+// add sets the leader epoch of the record batches from offset from on. It drops the entries that are not needed for positions at
+// or above position.
 func (e *leaderEpochs) add(from int64, leaderEpoch int32, position int64) {
 	if n := len(*e); n > 0 && (*e)[n-1].leaderEpoch == leaderEpoch {
 		return

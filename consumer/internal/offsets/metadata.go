@@ -10,12 +10,11 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// commitMetadata is the metadata of a commit in Kafka:
-// "kiel1;<ids>;<token>/<partitions>;<text>". The ids are in base64: the topic's id, 16 bytes, and behind it the two ids of the
-// Place, 8 bytes each; then, in 6 bytes, the milliseconds from 1970 to when the group began on the topic, if it has just done so.
-// An unknown part is zero bytes, and is left out at the end; without any id the field is empty. Earlier versions wrote the topic's id
-// alone, or the three ids, and ignore what is behind them. The partitions and their slash are left out when unknown. Metadata of
-// another form is all text.
+// commitMetadata is the metadata of a commit in Kafka: "kiel1;<ids>;<token>/<partitions>;<text>". The ids are in base64: the
+// topic's id, 16 bytes, and behind it the two ids of the Place, 8 bytes each; then, in 6 bytes, the milliseconds from 1970 to
+// when the group began on the topic, if it has just done so. An unknown part is zero bytes, and is left out at the end; without
+// any id the field is empty. Earlier versions wrote the topic's id alone, or the three ids, and ignore what is behind them. The
+// partitions and their slash are left out when unknown. Metadata of another form is all text.
 type commitMetadata struct {
 	topicID    sarama.Uuid // the topic's id; zero when unknown
 	place      Place       // where the commit was made
@@ -63,8 +62,8 @@ func (m commitMetadata) ids() []byte {
 	return append(ids, n[len(n)-timeSize:]...)
 }
 
-// withIDs returns m with the ids and the time in b, as ids writes them. It returns false if b is not empty and has no room for the
-// topic's id. Bytes behind the time are a later version's.
+// withIDs returns m with the ids and the time in b, as ids writes them. It returns false if b is not empty and has no room for
+// the topic's id. Bytes behind the time are a later version's.
 func (m commitMetadata) withIDs(b []byte) (commitMetadata, bool) {
 	if len(b) == 0 {
 		return m, true

@@ -131,8 +131,8 @@ func TestOffsetsWithoutMessagesWaitForCommit(t *testing.T) {
 	}
 }
 
-// A commit of a position that has passed no message is not sent any more once a message was delivered: not if it waits for its turn
-// or its next attempt, either.
+// A commit of a position that has passed no message is not sent any more once a message was delivered: not if it waits for its
+// turn or its next attempt, either.
 func TestPassedOffsetOnItsWayLowersNoTransaction(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		cm.options.Report = func(err error, _ kiel.Partition) { t.Errorf("reported %v", err) }

@@ -42,9 +42,9 @@ func (p *pendingCommit) authorize() error {
 	return nil
 }
 
-// markSent marks the commit as one that may be written to the present connections. It returns an error if the Tracker has ended, or
-// if the commit is that of a passed position and messages may have been handed out. It reads the number of aborts under the Tracker's
-// mutex, so p.aborts never decreases.
+// markSent marks the commit as one that may be written to the present connections. It returns an error if the Tracker has ended,
+// or if the commit is that of a passed position and messages may have been handed out. It reads the number of aborts under the
+// Tracker's mutex, so p.aborts never decreases.
 func (p *pendingCommit) markSent(authorized time.Time) error {
 	t := p.tracker
 	t.mu.Lock()
@@ -140,8 +140,8 @@ func (c *Committer) notify(p *pendingCommit, stored bool) {
 	notify()
 }
 
-// abort aborts the connections if p may be on one of them. p is not marked as sent any more: its Tracker has ended, or has begun. The other commits of the same request are sent
-// again.
+// abort aborts the connections if p may be on one of them. p is not marked as sent any more: its Tracker has ended, or has begun.
+// The other commits of the same request are sent again.
 //
 // When many partitions are given up at once, the first abort is enough for all, unless one of their commits was sent again in
 // between. If connections were aborted after p was last marked as sent, p's connection was among them: the dialer knows a

@@ -23,8 +23,8 @@ func (p Place) sameTree(other Place) bool {
 	return p.Tree == other.Tree || p.Tree == (ID{}) || other.Tree == (ID{})
 }
 
-// TreeID returns the ID of a tree, by the czxid of the group's znode and the time of its creation in milliseconds. Trees that were
-// copied from one backup have one ID.
+// TreeID returns the ID of a tree, by the czxid of the group's znode and the time of its creation in milliseconds. Trees that
+// were copied from one backup have one ID.
 func TreeID(czxid, ctime int64) ID {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(czxid))

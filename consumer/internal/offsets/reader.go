@@ -95,15 +95,15 @@ type Beginning struct {
 	// Stored says that an offset is stored in one of the partitions; one that was copied from another cluster, or that is of an
 	// earlier topic of the same name, counts.
 	Stored bool
-	// FirstPartitions is how many partitions the topic had when the group first started on it: the smallest number that the commits
-	// have; 0 when none has it. Commits that were copied from another cluster count, too: the group had started there.
+	// FirstPartitions is how many partitions the topic had when the group first started on it: the smallest number that the
+	// commits have; 0 when none has it. Commits that were copied from another cluster count, too: the group had started there.
 	FirstPartitions int32
 	// At is the earliest OffsetCommit.Began of the commits of this topic in this cluster; zero if none has it.
 	At time.Time
 }
 
-// Beginning reads the offsets of a topic. All partitions of a topic may ask at the same time: those that are read together share the
-// work, too.
+// Beginning reads the offsets of a topic. All partitions of a topic may ask at the same time: those that are read together share
+// the work, too.
 func (r *Reader) Beginning(ctx context.Context, t Topic) (Beginning, error) {
 	a := r.ask(ctx, readRequest{topic: &t, answer: make(chan readAnswer, 1)})
 	return a.beginning, a.err

@@ -51,8 +51,8 @@ func TestReadsThatWaitTravelTogether(t *testing.T) {
 	})
 }
 
-// The offsets of a topic tell whether the group has begun on it, when, and with how many partitions: the smallest number that commits
-// of the same topic have, and their earliest time.
+// The offsets of a topic tell whether the group has begun on it, when, and with how many partitions: the smallest number that
+// commits of the same topic have, and their earliest time.
 func TestBeginning(t *testing.T) {
 	id, other := sarama.Uuid{1}, sarama.Uuid{2}
 	ps := []kiel.Partition{tp("t", 0), tp("t", 1), tp("t", 2)}

@@ -30,8 +30,8 @@ func isAt(t *testing.T, tr *Tracker, want int64, dirty bool) {
 	}
 }
 
-// After Restart the position is the offset given. Marks of messages that were not handed out again do not count, those of the others do,
-// one by one as well.
+// After Restart the position is the offset given. Marks of messages that were not handed out again do not count, those of the
+// others do, one by one as well.
 func TestRestart(t *testing.T) {
 	for name, restart := range map[string]func(t *testing.T, tr *Tracker){
 		"back": func(t *testing.T, tr *Tracker) {
@@ -90,8 +90,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Without a mark the position that Restart sets is committed with the next mark: the user may commit in transactions. Nor is a gap of the
-// log behind it committed.
+// Without a mark the position that Restart sets is committed with the next mark: the user may commit in transactions. Nor is a
+// gap of the log behind it committed.
 func TestRestartWithoutMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := openTracker(t)

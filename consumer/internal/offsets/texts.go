@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// MaxText is how long a text may be so that brokers store it whose offset.metadata.max.bytes is 4,096, as it is unless changed.
-	// Kafka counts UTF-16 code units, and the rest of the metadata take up to 90.
+	// MaxText is how long a text may be so that brokers store it whose offset.metadata.max.bytes is 4,096, as it is unless
+	// changed. Kafka counts UTF-16 code units, and the rest of the metadata take up to 90.
 	MaxText = 4000
 	// maxTextBytes is how long a text may be in any case. A string of Kafka's protocol has 32,767 bytes at most.
 	maxTextBytes = 32_000
@@ -100,8 +100,8 @@ func (c *Committer) commit(ctx context.Context, pending []*pendingCommit) map[ki
 	return results
 }
 
-// reportText reports whether texts of p's Tracker are lost. If Kafka has refused p's offset for its size all the same, the offset is
-// not committed again at once.
+// reportText reports whether texts of p's Tracker are lost. If Kafka has refused p's offset for its size all the same, the offset
+// is not committed again at once.
 func (c *Committer) reportText(p *pendingCommit, err error) {
 	t := p.tracker
 	if err == nil {

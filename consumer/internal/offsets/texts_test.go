@@ -20,7 +20,8 @@ type texts struct {
 	err                 error
 }
 
-// limitTexts has the store refuse metadata that are longer than limit, and returns what is reported, and how often the store refused.
+// limitTexts has the store refuse metadata that are longer than limit, and returns what is reported, and how often the store
+// refused.
 func limitTexts(cm *Committer, store *MemoryStore, limit int) (said *texts, refusals *int) {
 	said, refusals = &texts{}, new(int)
 	store.Refuse = func(c OffsetCommit) error {

@@ -22,8 +22,8 @@ func (s *tripStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Part
 	return s.MemoryStore.Commit(ctx, cs)
 }
 
-// The last commits of partitions that are given up together are one request. A partition whose handler takes its time holds the others
-// up for lastWait, and one that is given up alone waits for nothing, nor does one whose marks are stored.
+// The last commits of partitions that are given up together are one request. A partition whose handler takes its time holds the
+// others up for lastWait, and one that is given up alone waits for nothing, nor does one whose marks are stored.
 func TestLastCommitsTravelTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		givenUp, asked, marked, requests int
@@ -73,8 +73,8 @@ func TestLastCommitsTravelTogether(t *testing.T) {
 	}
 }
 
-// A commit for which the program asks waits for no partition that is given up, nor does the last commit of one when the member's time is
-// over.
+// A commit for which the program asks waits for no partition that is given up, nor does the last commit of one when the member's
+// time is over.
 func TestOnlyLastCommitsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &tripStore{}

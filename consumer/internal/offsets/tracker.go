@@ -92,8 +92,8 @@ func (t *Tracker) SetBeginning(firstPartitions int32, began time.Time) {
 	t.beginning.Store(&beginning{firstPartitions, began})
 }
 
-// SetStartLeaderEpoch sets the leader epoch of the record batch before the start position, -1 when it is not known. It is called before
-// the first Delivered.
+// SetStartLeaderEpoch sets the leader epoch of the record batch before the start position, -1 when it is not known. It is called
+// before the first Delivered.
 func (t *Tracker) SetStartLeaderEpoch(leaderEpoch int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,8 +129,8 @@ func (t *Tracker) IsOf(topic string, partition int32) bool {
 
 // Mark raises the position, as sarama's MarkOffset does: all messages below offset are done. When these are all delivered
 // messages, the position becomes that after the last batch, behind gaps of the log and control records. Mark returns false, and
-// does nothing, when the Tracker was closed, or when offset is above that of a message that was taken back (Withhold), or was not handed
-// out again since a Restart.
+// does nothing, when the Tracker was closed, or when offset is above that of a message that was taken back (Withhold), or was not
+// handed out again since a Restart.
 func (t *Tracker) Mark(offset int64, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,9 +153,9 @@ func (t *Tracker) Mark(offset int64, text string) bool {
 	return !t.closed
 }
 
-// Withhold has drop take back delivered messages that nobody has received yet; drop returns the offset of the first, and false if there is
-// none. It must not block: marks wait for it. Somebody may receive a message behind the first meanwhile, and mark it. That mark does
-// not count, because it would pass those that were taken back.
+// Withhold has drop take back delivered messages that nobody has received yet; drop returns the offset of the first, and false if
+// there is none. It must not block: marks wait for it. Somebody may receive a message behind the first meanwhile, and mark it.
+// That mark does not count, because it would pass those that were taken back.
 func (t *Tracker) Withhold(drop func() (first int64, dropped bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,8 +166,8 @@ func (t *Tracker) Withhold(drop func() (first int64, dropped bool)) {
 
 // Done marks the message at offset alone. The position is that of the oldest unmarked message, or that after the last batch when
 // all messages are marked. From the first call on Room bounds how far hand-out may be ahead of the position. Done ignores a
-// message that was not delivered. It returns false, and does nothing, when the Tracker was closed, or when the message was not handed out
-// again since a Restart.
+// message that was not delivered. It returns false, and does nothing, when the Tracker was closed, or when the message was not
+// handed out again since a Restart.
 func (t *Tracker) Done(offset int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -296,8 +296,8 @@ func (t *Tracker) makeDirty() {
 }
 
 // Reset lowers the position, as sarama's ResetOffset does. Messages marked by Done stay marked: the next Mark or Done raises the
-// position again. Reset returns false, and does nothing, when the Tracker was closed. A Reset that lowers nothing does not count as
-// a use of marks: users of transactions call it after an abort.
+// position again. Reset returns false, and does nothing, when the Tracker was closed. A Reset that lowers nothing does not count
+// as a use of marks: users of transactions call it after an abort.
 func (t *Tracker) Reset(offset int64, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -316,10 +316,10 @@ func (t *Tracker) Move(offset int64) {
 	t.tail, t.delivered, t.window, t.leaderEpochs = offset, offset, window{}, nil
 }
 
-// Restart makes offset the marked position and the next to be delivered: what was delivered from there on is taken back. handed is the offset
-// after the last message that was handed out. It reports whether messages from offset on were handed out before: until they are handed
-// out again (HandedAgain), no mark of them counts, because it is from before. The position is to be committed only if the user has
-// marked or reset; else he may commit in transactions. AwaitPassed is called before.
+// Restart makes offset the marked position and the next to be delivered: what was delivered from there on is taken back. handed
+// is the offset after the last message that was handed out. It reports whether messages from offset on were handed out before:
+// until they are handed out again (HandedAgain), no mark of them counts, because it is from before. The position is to be
+// committed only if the user has marked or reset; else he may commit in transactions. AwaitPassed is called before.
 func (t *Tracker) Restart(offset, handed int64) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -338,8 +338,8 @@ func (t *Tracker) Restart(offset, handed int64) (again bool) {
 	return t.again
 }
 
-// HandedAgain says that the messages before offset were handed out since Restart. It reports whether there are more that were handed out
-// before.
+// HandedAgain says that the messages before offset were handed out since Restart. It reports whether there are more that were
+// handed out before.
 func (t *Tracker) HandedAgain(offset int64) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

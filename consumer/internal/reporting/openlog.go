@@ -70,7 +70,8 @@ func NewOpenLog(log *slog.Logger) *OpenLog {
 }
 
 // Opened logs that a partition was opened under a claim. The line is at Info at the first opening of the claim, if waiting
-// returns errlog.MaxLines at most. waiting returns how many partitions of the plan are to be opened, and is called once for each plan.
+// returns errlog.MaxLines at most. waiting returns how many partitions of the plan are to be opened, and is called once for each
+// plan.
 func (l *OpenLog) Opened(p kiel.Partition, claim Claim, waiting func() int, args ...any) {
 	log := l.log.Debug
 	if l.isLoud(p, claim, waiting) {

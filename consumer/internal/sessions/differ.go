@@ -1,7 +1,7 @@
 package sessions
 
-// Here eager and incremental sessions differ: in what Setup is told, what is opened, what ends the session, and when a partition that
-// moves is committed and released. Besides, only an eager call waits for its claims (ready).
+// Here eager and incremental sessions differ: in what Setup is told, what is opened, what ends the session, and when a partition
+// that moves is committed and released. Besides, only an eager call waits for its claims (ready).
 
 // takes reports whether Setup is told of a partition: in an eager session of what is held, which is in use from then on; in an
 // incremental one also of what is planned.
@@ -29,8 +29,8 @@ func (s *step) changed(q *Part, cause Cause) {
 // gained reports whether an eager session goes on without a claim that the member holds and keeps.
 func (s *State) gained() bool { return s.Kind.Eager && s.InSession() && s.gains > 0 }
 
-// overdue reports whether a partition is this member's by the plan whose ConsumeClaim has not returned in its time. It stays without
-// an owner until that has returned.
+// overdue reports whether a partition is this member's by the plan whose ConsumeClaim has not returned in its time. It stays
+// without an owner until that has returned.
 func (s *State) overdue() bool { return !s.Kind.Eager && s.Planned && s.back > 0 }
 
 // moves reports whether the member gives a partition up. In an incremental session all do when it leaves, revoked already or not.

@@ -8,8 +8,8 @@ import (
 	. "github.com/kielgo/kiel/consumer/internal/sessions"
 )
 
-// Step, which looks at one partition where that is enough, does what it would do if it looked at all, also when inputs come that no
-// caller gives.
+// Step, which looks at one partition where that is enough, does what it would do if it looked at all, also when inputs come that
+// no caller gives.
 func TestStepLooksAtAllThatMayHaveChanged(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -27,8 +27,8 @@ func (s *State) Step(in Input) []Action {
 	return st.do
 }
 
-// Waits reports whether the timer whose end is w runs now. A timer begins when Waits begins to be true; those of PauseOver and Aged
-// begin with each CallSetup.
+// Waits reports whether the timer whose end is w runs now. A timer begins when Waits begins to be true; those of PauseOver and
+// Aged begin with each CallSetup.
 func (s *State) Waits(w What) bool {
 	switch w {
 	case WaitOver:
@@ -308,8 +308,8 @@ func (s *step) out() {
 	s.Phase, s.Paused, s.Young = Out, false, false
 }
 
-// awaitReturns calls Cleanup when all has returned, in an incremental session also when all last commits are over that are made before
-// it: either marks of Cleanup count or not. A ConsumeClaim that is stuck when ownership has ended is not waited for.
+// awaitReturns calls Cleanup when all has returned, in an incremental session also when all last commits are over that are made
+// before it: either marks of Cleanup count or not. A ConsumeClaim that is stuck when ownership has ended is not waited for.
 func (s *step) awaitReturns() {
 	switch {
 	case s.Setting, s.uses[Runs] > 0, !s.Kind.Eager && s.uses[Commits] > 0:

@@ -97,7 +97,8 @@ func (c *Catalog) addOne(topic string, owned bool) {
 	}
 }
 
-// IsNew reports whether a topic was created while this member consumes: patterns found it after the first look, or it was missing.
+// IsNew reports whether a topic was created while this member consumes: patterns found it after the first look, or it was
+// missing.
 func (c *Catalog) IsNew(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -138,8 +138,8 @@ func (c *Catalog) End() {
 // partition is closed, and then the last commit is tried for a while.
 const missingLately = 30 * time.Second
 
-// Explains reports whether err says that Kafka does not have a topic, and the topic is or was missing, which was reported then. It
-// may ask Kafka.
+// Explains reports whether err says that Kafka does not have a topic, and the topic is or was missing, which was reported then.
+// It may ask Kafka.
 func (c *Catalog) Explains(ctx context.Context, topic string, err error) bool {
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		return false

@@ -1,9 +1,9 @@
-// Package claims makes the requests about the claims of a group: claim, look, check, release, list, await. It knows neither plans nor
-// handlers, and keeps nothing but which epoch znodes exist and what was listed last.
+// Package claims makes the requests about the claims of a group: claim, look, check, release, list, await. It knows neither plans
+// nor handlers, and keeps nothing but which epoch znodes exist and what was listed last.
 //
-// A claim is an ephemeral znode below owners. It is made in one transaction with a write of its partition's epoch znode, whose mzxid is
-// the fencing token. The results of that transaction prove the claim; a request without an answer proves nothing, and is followed
-// by a look.
+// A claim is an ephemeral znode below owners. It is made in one transaction with a write of its partition's epoch znode, whose
+// mzxid is the fencing token. The results of that transaction prove the claim; a request without an answer proves nothing, and is
+// followed by a look.
 package claims
 
 import (
@@ -62,8 +62,8 @@ func New(paths Paths, id string) *Wire {
 // Data returns those of ids that are still to be claimed, and the data of their claims, right before these are sent.
 type Data func(ids []kiel.Partition) ([]kiel.Partition, []Record)
 
-// Claim sends claims for ids, and calls found with the outcomes, some at a time. With list it lists all claims first, and leaves out
-// those that exist.
+// Claim sends claims for ids, and calls found with the outcomes, some at a time. With list it lists all claims first, and leaves
+// out those that exist.
 func (w *Wire) Claim(ctx context.Context, inc *session.Incarnation, ids []kiel.Partition, list bool, data Data, found func(...Finding)) {
 	r := &round{Wire: w, inc: inc, found: found}
 	r.look(ctx, list, len(w.missing(ids)) > 1)

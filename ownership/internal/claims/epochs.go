@@ -37,8 +37,8 @@ func (w *Wire) missing(ids []kiel.Partition) []kiel.Partition {
 	return missing
 }
 
-// makeEpochs creates the epoch znodes that are missing. It returns the ids that have one now and says what became of the others. An
-// uncertain outcome is like a good one: the znodes hold nothing and are never deleted.
+// makeEpochs creates the epoch znodes that are missing. It returns the ids that have one now and says what became of the others.
+// An uncertain outcome is like a good one: the znodes hold nothing and are never deleted.
 func (r *round) makeEpochs(ctx context.Context, ids []kiel.Partition) []kiel.Partition {
 	var mu sync.Mutex
 	failed := make(map[kiel.Partition]bool)

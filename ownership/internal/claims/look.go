@@ -80,8 +80,8 @@ func (w *Wire) ours(inc *session.Incarnation, data []byte, owner session.Stat) b
 // errVanished says that a claim is not what it was.
 var errVanished = errors.New("the claim has gone, or is not the one that was made")
 
-// Check reads whether claims are what they were, by their tokens: Ours, or Gone with an error that says why not. Unsent says that ctx
-// or the session has ended meanwhile, so that nothing was found.
+// Check reads whether claims are what they were, by their tokens: Ours, or Gone with an error that says why not. Unsent says that
+// ctx or the session has ended meanwhile, so that nothing was found.
 func (w *Wire) Check(ctx context.Context, inc *session.Incarnation, claims []Finding) []Finding {
 	return each(claims, func(c Finding) Finding {
 		found, err := w.check(ctx, inc, c)
@@ -114,8 +114,8 @@ func (w *Wire) check(ctx context.Context, inc *session.Incarnation, c Finding) (
 	return c, nil
 }
 
-// Await waits until the claim of id is free (Gone) or ours (Unsure). It calls found for each znode that is in the way, and again when its
-// data change. When ctx ends it returns Unsent.
+// Await waits until the claim of id is free (Gone) or ours (Unsure). It calls found for each znode that is in the way, and again
+// when its data change. When ctx ends it returns Unsent.
 func (w *Wire) Await(ctx context.Context, inc *session.Incarnation, id kiel.Partition, found func(data []byte, stat session.Stat)) Finding {
 	var seen int64
 	for {

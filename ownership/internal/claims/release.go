@@ -8,11 +8,11 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// Release releases claims of ours, and calls found with the outcomes, some at a time: Gone when the claim is released, Unsure when it
-// must be read.
+// Release releases claims of ours, and calls found with the outcomes, some at a time: Gone when the claim is released, Unsure
+// when it must be read.
 //
-// The delete is never sent alone. It travels with a check that nobody has written the epoch since we claimed, or since we last looked
-// and found that the claim is ours; or with the creation of the epoch znode when there was none.
+// The delete is never sent alone. It travels with a check that nobody has written the epoch since we claimed, or since we last
+// looked and found that the claim is ours; or with the creation of the epoch znode when there was none.
 func (w *Wire) Release(ctx context.Context, inc *session.Incarnation, claims []Finding, found func(...Finding)) {
 	r := &round{Wire: w, inc: inc, found: found}
 	sending[Finding]{

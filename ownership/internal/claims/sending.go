@@ -19,13 +19,13 @@ const (
 // sending sends the operations of many items in few multis. Its functions may be called at the same time.
 type sending[T any] struct {
 	inc *session.Incarnation
-	// ops returns those of the items that are still to be sent, and the operations of each, as many for the one as for the other. It is
-	// called right before they are sent.
+	// ops returns those of the items that are still to be sent, and the operations of each, as many for the one as for the other.
+	// It is called right before they are sent.
 	ops func(items []T) ([]T, []session.Op)
 	// done is called with the results of an item's operations that were applied.
 	done func(item T, results []session.OpResult)
-	// refused is called with the operation of an item that was refused, so that nothing of the multi was applied. It returns true if it
-	// has put that right: then the item is sent again. The others are in any case.
+	// refused is called with the operation of an item that was refused, so that nothing of the multi was applied. It returns true
+	// if it has put that right: then the item is sent again. The others are in any case.
 	refused func(ctx context.Context, item T, op int, err error) bool
 	// failed is called with any other error that has ended a multi.
 	failed func(items []T, err error)

@@ -1,8 +1,9 @@
-// Package machine has the life of one partition in a member, as a pure function: [Part.Next] takes a state and what has happened, and
-// returns the next state and what is to be done. It has no clock, no goroutine, no session and no text, and decides everything.
+// Package machine has the life of one partition in a member, as a pure function: [Part.Next] takes a state and what has happened,
+// and returns the next state and what is to be done. It has no clock, no goroutine, no session and no text, and decides
+// everything.
 //
-// A claim and a handler have states of their own, because a handler may run on when its claim is lost, and a claim may exist before its
-// handler starts.
+// A claim and a handler have states of their own, because a handler may run on when its claim is lost, and a claim may exist
+// before its handler starts.
 package machine
 
 // Claim is how far a partition's claim is, as this member knows.

@@ -15,8 +15,8 @@ type scene struct {
 	View
 }
 
-// The stories in testdata: a command is `begin`, with the state to begin in, or `next`, with inputs, one in a line. The state begins
-// trusted, with a plan that gives the partition to another member. What comes after ---- is written by go test -rewrite.
+// The stories in testdata: a command is `begin`, with the state to begin in, or `next`, with inputs, one in a line. The state
+// begins trusted, with a plan that gives the partition to another member. What comes after ---- is written by go test -rewrite.
 func TestStories(t *testing.T) {
 	names := map[string]named{}
 	for _, typ := range []string{"Claim", "Handler", "Input", "Action"} {

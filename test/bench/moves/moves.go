@@ -1,6 +1,6 @@
-// Package moves says what the figures of moved partitions are: how long partitions stand still when a fifth member joins a group of
-// four and leaves again, in groups of several clients. TestMoves of test/bench measures them, test/cmd/plots makes the table and the
-// picture of docs/hand-over.md from them.
+// Package moves says what the figures of moved partitions are: how long partitions stand still when a fifth member joins a group
+// of four and leaves again, in groups of several clients. TestMoves of test/bench measures them, test/cmd/plots makes the table
+// and the picture of docs/hand-over.md from them.
 package moves
 
 import (

@@ -13,8 +13,8 @@ import (
 
 const root = "../../.."
 
-// inTable matches the names of the mutants that the table of test/attacks/recipes.md has to name: those of recipes, and of what recipes
-// stand on.
+// inTable matches the names of the mutants that the table of test/attacks/recipes.md has to name: those of recipes, and of what
+// recipes stand on.
 var inTable = regexp.MustCompile(`^(barrier|counter|election|hold|lease|lock|party|partitioner|queue|semaphore|seqnode)-`)
 
 // notInTable is why a mutant is not in the table.
@@ -127,8 +127,8 @@ func functions(t *testing.T) map[string]bool {
 	return found
 }
 
-// The table of attacks in test/attacks/recipes.md names tests and mutants that exist. Each mutant of a row fails a test of that row, and
-// each mutant of the recipes is in a row, unless all its tests stay green or notInTable says why it is not.
+// The table of attacks in test/attacks/recipes.md names tests and mutants that exist. Each mutant of a row fails a test of that
+// row, and each mutant of the recipes is in a row, unless all its tests stay green or notInTable says why it is not.
 func TestTableOfAttacks(t *testing.T) {
 	mutants, err := load(root, regexp.MustCompile(""))
 	if err != nil {

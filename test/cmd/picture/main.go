@@ -1,5 +1,5 @@
-// Command picture makes the picture of the page of package page that docs/page.md shows: a group in which something is wrong, on embedded
-// servers, in a real browser.
+// Command picture makes the picture of the page of package page that docs/page.md shows: a group in which something is wrong, on
+// embedded servers, in a real browser.
 package main
 
 import (

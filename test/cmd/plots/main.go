@@ -1,9 +1,9 @@
-// Command plots makes what docs/choosing-a-function.md shows of package allocfn, and docs/data-path.md and docs/hand-over.md of package
-// consumer: the pictures beside these pages, and the tables in them that stand between a line "<!-- begin NAME … -->" and a line
-// "<!-- end NAME -->".
+// Command plots makes what docs/choosing-a-function.md shows of package allocfn, and docs/data-path.md and docs/hand-over.md of
+// package consumer: the pictures beside these pages, and the tables in them that stand between a line "<!-- begin NAME … -->" and
+// a line "<!-- end NAME -->".
 //
-// It makes them of what TestAllocationTimes, TestAllocationMovement, TestDataPath and TestMoves of test/bench have measured, which
-// is in test/bench/testdata; so what it writes is the same for the same figures. make figures, make figures-data and make
+// It makes them of what TestAllocationTimes, TestAllocationMovement, TestDataPath and TestMoves of test/bench have measured,
+// which is in test/bench/testdata; so what it writes is the same for the same figures. make figures, make figures-data and make
 // figures-moves do all of it.
 package main
 

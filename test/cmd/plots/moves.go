@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel/test/bench/moves"
 )
 
-// movesPicture shows how long partitions stand still when they move: a row for each client, in it a mark at the median and a line to
-// the worst, for a join and for a leave.
+// movesPicture shows how long partitions stand still when they move: a row for each client, in it a mark at the median and a line
+// to the worst, for a join and for a leave.
 func movesPicture(all moves.Figures) ([]byte, error) {
 	legend := newLegend()
 	everywhere := newPlot("until every moved partition has a message", "", "")

@@ -107,8 +107,8 @@ func (p proxy) release(ctx context.Context, repo, head, version string) (commit 
 	return commit, p.add(ctx, repo, commit, "cmd", module.Version{Path: commands, Version: version})
 }
 
-// user does what users do: install the commands by their version, and build a program of their own. With plan it only finds out what
-// there would be to compile.
+// user does what users do: install the commands by their version, and build a program of their own. With plan it only finds out
+// what there would be to compile.
 func (p proxy) user(ctx context.Context, version string, plan ...string) error {
 	env, err := p.env(ctx)
 	if err != nil {

@@ -48,8 +48,8 @@ func earlier(metadata string) string {
 	return strings.Join(parts, ";")
 }
 
-// TestCopiedOffsets has a group move to a second Kafka, which has the same messages and the group's offsets. Then Kafka's tool stores the
-// offsets of an earlier version's members again, as docs/moving-to-another-cluster.md says.
+// TestCopiedOffsets has a group move to a second Kafka, which has the same messages and the group's offsets. Then Kafka's tool
+// stores the offsets of an earlier version's members again, as docs/moving-to-another-cluster.md says.
 func TestCopiedOffsets(t *testing.T) {
 	const n = 4
 	r := newRig(t, servers.KafkaOptions{}, n)

@@ -27,8 +27,8 @@ func (r *rig) stored(n int32) (count, shortest, longest int) {
 	return count, shortest, longest
 }
 
-// TestLargeCommits marks a message in each of many partitions with a long text, on brokers as they are, on brokers that take less at
-// once and longer metadata, and on brokers that take shorter metadata.
+// TestLargeCommits marks a message in each of many partitions with a long text, on brokers as they are, on brokers that take less
+// at once and longer metadata, and on brokers that take shorter metadata.
 func TestLargeCommits(t *testing.T) {
 	for name, c := range map[string]struct {
 		n      int32

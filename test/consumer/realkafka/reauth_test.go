@@ -36,8 +36,8 @@ func (s *seen) add(m *sarama.ConsumerMessage, before int64) {
 	s.late = max(s.late, time.Since(m.Timestamp))
 }
 
-// seeing is a handler that compares the messages of a partition for as long as it is open. Where a session is not trusted because the
-// process got no time, the partition is opened again, and what was not committed comes again.
+// seeing is a handler that compares the messages of a partition for as long as it is open. Where a session is not trusted because
+// the process got no time, the partition is opened again, and what was not committed comes again.
 type seeing struct {
 	*member
 	seen *seen
@@ -59,9 +59,9 @@ func (s *seen) count() int {
 	return len(s.values)
 }
 
-// Connections that fetch authenticate again before their session ends (KIP-368): no message is lost, and none comes twice while its
-// partition is open, also while the processors are busy. A message that is in the log twice is the producer's, so the producer is
-// idempotent.
+// Connections that fetch authenticate again before their session ends (KIP-368): no message is lost, and none comes twice while
+// its partition is open, also while the processors are busy. A message that is in the log twice is the producer's, so the
+// producer is idempotent.
 func TestReauthentication(t *testing.T) {
 	const session = 4 * time.Second
 	lasts := 3 * session

@@ -118,8 +118,8 @@ func TestSecurity(t *testing.T) {
 	})
 }
 
-// A client that logs in where the listener wants no login, or in another way than it offers, is told so: sarama says that it has run out
-// of brokers.
+// A client that logs in where the listener wants no login, or in another way than it offers, is told so: sarama says that it has
+// run out of brokers.
 func TestLoginMistakes(t *testing.T) {
 	ca := servers.NewTLS(t)
 	r := newRig(t, servers.KafkaOptions{TLS: ca, Users: map[string]string{user: password}}, 1)

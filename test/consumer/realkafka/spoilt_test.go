@@ -16,7 +16,8 @@ import (
 	"github.com/kielgo/kiel/test/servers"
 )
 
-// spoil changes a byte in the record batch that has an offset of partition 0, and returns the batch's first offset and the one behind.
+// spoil changes a byte in the record batch that has an offset of partition 0, and returns the batch's first offset and the one
+// behind.
 func (r *rig) spoil(offset int64) (first, next int64) {
 	r.t.Helper()
 	name := filepath.Join(r.kafka.Nodes()[0].LogDir(topic, 0), "00000000000000000000.log")
@@ -84,8 +85,8 @@ func TestSpoiltBatch(t *testing.T) {
 	}
 }
 
-// While the messages before a batch that can't be read are not committed, they come again at each attempt. That is one trouble in the
-// status and in the log, and not a recovery at each attempt. It ends when the group has gone on behind the batch.
+// While the messages before a batch that can't be read are not committed, they come again at each attempt. That is one trouble in
+// the status and in the log, and not a recovery at each attempt. It ends when the group has gone on behind the batch.
 func TestSpoiltBatchBehindUncommitted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, servers.KafkaOptions{}, 1)

@@ -54,9 +54,9 @@ func (r *rig) theirs(group string, topics ...string) (m *member, stop func()) {
 	}
 }
 
-// A new group with sarama's default configuration is handed nothing old, as a group of sarama is not, and then all that is new. In a
-// group that has offsets on the topic, a partition without one is read: from the group's beginning while that was a moment ago, else
-// from its first message.
+// A new group with sarama's default configuration is handed nothing old, as a group of sarama is not, and then all that is new.
+// In a group that has offsets on the topic, a partition without one is read: from the group's beginning while that was a moment
+// ago, else from its first message.
 func TestNewGroupBesideSarama(t *testing.T) {
 	longer(t, func(t *testing.T, version string) {
 		const n = 8
@@ -134,8 +134,8 @@ func (s *starting) ConsumeClaim(sess sarama.ConsumerGroupSession, c sarama.Consu
 	return s.member.ConsumeClaim(sess, c)
 }
 
-// The high watermark is right in the first moment of ConsumeClaim, from the first message on and at the end: programs that catch up to it
-// read it there.
+// The high watermark is right in the first moment of ConsumeClaim, from the first message on and at the end: programs that catch
+// up to it read it there.
 func TestHighWaterMarkAtStart(t *testing.T) {
 	const n = 200
 	r := newRig(t, servers.KafkaOptions{}, n)

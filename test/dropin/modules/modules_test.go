@@ -1,5 +1,6 @@
-// Package modules_test runs programs of others on our groups, as the Go modules that they are: only sarama's constructors of groups
-// give them a group of ours. The programs are in testdata/theirs, which a test makes a module of, since they need hundreds of others.
+// Package modules_test runs programs of others on our groups, as the Go modules that they are: only sarama's constructors of
+// groups give them a group of ours. The programs are in testdata/theirs, which a test makes a module of, since they need hundreds
+// of others.
 package modules_test
 
 import (
@@ -55,8 +56,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// module makes a module of the programs, which requires this repository as it is, and a copy of sarama whose constructors of groups
-// ask a hook first.
+// module makes a module of the programs, which requires this repository as it is, and a copy of sarama whose constructors of
+// groups ask a hook first.
 func module(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -11,8 +11,8 @@ import (
 
 // Host is what a program is given.
 type Host struct {
-	// Make makes the member's group. config is the program's; nil is one of the test's. What the servers, and the time that a test
-	// has, ask for is changed in it.
+	// Make makes the member's group. config is the program's; nil is one of the test's. What the servers, and the time that a
+	// test has, ask for is changed in it.
 	Make    func(config *sarama.Config) (sarama.ConsumerGroup, error)
 	Brokers []string
 	Member  string                                                       // a name that no other member has, in any test

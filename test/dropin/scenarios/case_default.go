@@ -36,8 +36,8 @@ func (s *scene) joinAndLeave(h func(*member) *handler, on []Variant, check func(
 	end1()
 }
 
-// endsWithContext is a case in which a ConsumeClaim goes on after Messages was closed, until a context ends: that of its session, or
-// that of the session which Setup was given.
+// endsWithContext is a case in which a ConsumeClaim goes on after Messages was closed, until a context ends: that of its session,
+// or that of the session which Setup was given.
 func endsWithContext(ofSetup bool) func(*scene) {
 	return func(s *scene) {
 		newHandler := func(m *member) *handler {

@@ -67,8 +67,8 @@ func rowOf(f Finding) string {
 	return "none"
 }
 
-// Check returns what is wrong with the rows: findings that have no row, and places of rows at which nothing was found, of the cases
-// that ran. Places of any case are looked at if all have run that can.
+// Check returns what is wrong with the rows: findings that have no row, and places of rows at which nothing was found, of the
+// cases that ran. Places of any case are looked at if all have run that can.
 func Check(found []Finding, runs func(Case) bool, all bool) []string {
 	var wrong []string
 	for _, f := range found {

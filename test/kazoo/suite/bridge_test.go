@@ -18,8 +18,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// bridge has the recipes of this library do what kazoo's tests ask of kazoo's. A process of pytest has a connection, on which each
-// request is a line of JSON, and so is its answer. Requests are served at the same time.
+// bridge has the recipes of this library do what kazoo's tests ask of kazoo's. A process of pytest has a connection, on which
+// each request is a line of JSON, and so is its answer. Requests are served at the same time.
 type bridge struct {
 	mu   sync.Mutex
 	made map[string]int // how many objects, by kind

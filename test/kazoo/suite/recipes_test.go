@@ -19,7 +19,8 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// kinds are kazoo's recipes by the names of their classes, but for those of counters: a counter of kazoo's is of one kind or another.
+// kinds are kazoo's recipes by the names of their classes, but for those of counters: a counter of kazoo's is of one kind or
+// another.
 func kinds() map[string]func(s *session.Session, r request) (object, error) {
 	return map[string]func(s *session.Session, r request) (object, error){
 		"Lock":                  newLock,
@@ -215,7 +216,8 @@ func newElection(s *session.Session, r request) (object, error) {
 	}, err
 }
 
-// stretch is how much longer leases last here than in kazoo's tests, which have ones of 3 s: a lease must be longer than the skew.
+// stretch is how much longer leases last here than in kazoo's tests, which have ones of 3 s: a lease must be longer than the
+// skew.
 const stretch = 10
 
 func leaseOptions(r request) lease.Options {

@@ -1,5 +1,5 @@
-// Package scene plays a group in which something is wrong, on embedded servers, for the page of package page to show: to look at in a
-// browser, and as a picture.
+// Package scene plays a group in which something is wrong, on embedded servers, for the page of package page to show: to look at
+// in a browser, and as a picture.
 package scene
 
 import (
@@ -233,7 +233,8 @@ func (s *Scene) servePage(ctx context.Context, opts page.Options) error {
 	return err
 }
 
-// Incident has a member die, a handler hang, and a claim be replaced by a znode of nobody's. It returns when the others have taken over.
+// Incident has a member die, a handler hang, and a claim be replaced by a znode of nobody's. It returns when the others have
+// taken over.
 func (s *Scene) Incident(ctx context.Context) error {
 	s.members["c3"].link.BlackHole(zktest.Both) // as a machine that has lost its power
 	err := s.await(ctx, func() bool {
