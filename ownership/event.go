@@ -29,7 +29,7 @@ const (
 	Left EventKind = "left"
 )
 
-// Event is one thing that happened. A partition is owned from [Claimed] to the first of [Released], [Lost], [Untrusted] and
+// Event is one thing that happened. A partition is owned from [Claimed] to the first of [Releasing], [Lost], [Untrusted] and
 // [Left]; per partition these alternate. Trust regained in the same ZooKeeper session is Claimed again with the same token.
 // Fields that do not apply to the kind are zero.
 type Event struct {
