@@ -58,6 +58,38 @@ func TestWallClockSetBack(t *testing.T) {
 	})
 }
 
+// §6: our wall clock is set back within the skew, and a renewal, whose reply is lost, would write an earlier end, without its
+// fraction. The hold relies on its own.
+func TestRenewalDoesNotShortenTheLease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const off = 240 * time.Millisecond
+		in := func(name string) *lease.NonBlockingLease {
+			l := w.leaseIn(w.session(name), lease.Options{Identifier: name, Duration: time.Minute, Skew: 500 * time.Millisecond})
+			lease.SetClock(l, func() time.Time { return time.Now().Add(off) })
+			w.release(w.obtain(l)) // from here on it takes no time
+			return l
+		}
+		ours, other := in("ours"), in("other")
+		w.atFullSecond()
+		time.Sleep(800 * time.Millisecond)
+		h := w.obtain(ours)
+		lease.SetClock(ours, func() time.Time { return time.Now().Add(-off) })
+		time.Sleep(300 * time.Millisecond)
+		w.onRecord(func() zktest.Action { return zktest.Action{LoseReply: true} })
+		w.uncertain(h.Renew(w.Context()))
+		written, err := lease.Decode([]byte(w.record()))
+		if err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(time.Until(written.End) - off)
+		w.Net.Client("ours").BlackHole(zktest.ToClient)
+		if next := w.try(other); next == nil || h.Valid() {
+			w.Errorf(twoHolders+": another from %v on, and ours until %v", written.End, h.End())
+		}
+		w.Net.Client("ours").Heal()
+	})
+}
+
 // §6: our clock is half a minute ahead. By it Python's lease is over before its time.
 func TestOurClockIsAhead(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -35,7 +35,8 @@
 //     read once per session timeout. That covers kazoo's own races: a Python process that was stalled between its requests can
 //     write without the inner lock.
 //   - A handle that takes a lease over from another with its identifier, which may be cut off, does not shorten it: the new
-//     record ends no earlier, and a release gives the record back the end that it had, instead of removing it.
+//     record ends no earlier, and a release gives the record back the end that it had, instead of removing it. A renewal does not
+//     shorten a lease either, also when the clock was set back.
 //   - Nothing is obtained or renewed while the local clock differs from that of ZooKeeper's leader by more than half the skew
 //     ([ErrClockSkew]), so two handles never differ by more than the skew. A clock in [Options].Now is not compared.
 //   - Obtain, Renew and Release read and write under the inner lock, and each write also sets or checks the handle's contender: a

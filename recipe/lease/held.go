@@ -218,8 +218,9 @@ func (h *Held) Path() string { return h.lease.path }
 func (h *Held) Token() int64 { return h.token }
 
 // Renew extends the lease to Options.Duration from now, or to the end of a lease that Obtain has taken over, whichever is later.
-// When Renew fails, the hold lasts as long as before, unless its context has ended: then the error wraps the cause. An error that
-// wraps session.ErrUncertain says that the record may have been extended; the hold is not. The next Renew extends the hold.
+// Renew does not shorten the lease when the clock was set back. When Renew fails, the hold lasts as long as before, unless its
+// context has ended: then the error wraps the cause. An error that wraps session.ErrUncertain says that the record may have been
+// extended; the hold is not. The next Renew extends the hold.
 func (h *Held) Renew(ctx context.Context) error {
 	l := h.lease
 	if err := l.inTurn(ctx, func(inner *lock.Held) error { return l.renew(ctx, inner, h) }); err != nil {
@@ -252,7 +253,7 @@ func (l *NonBlockingLease) renew(ctx context.Context, inner *lock.Held, h *Held)
 	if err != nil {
 		return err
 	}
-	next = l.notBefore(next, h.notBefore())
+	next = l.notBefore(l.notBefore(next, h.notBefore()), h.End()) // the hold relies on its end until the outcome is known
 	h.extending(next)
 	stat, err := l.write(ctx, inner, old, next.data)
 	h.extended(next, stat, err)
@@ -264,8 +265,8 @@ func (l *NonBlockingLease) renew(ctx context.Context, inner *lock.Held, h *Held)
 
 // Release ends the hold and removes the record if it is still this hold's, so that another can obtain the lease. If the lease was
 // taken over from another handle or process with the same identifier, which may be cut off and still rely on it, the record gets
-// back the end that it had then. The same is so for a record that a call of unknown outcome may have written. Call Release when
-// the work under [Held.Context] has returned. When ctx ends first, the error wraps the cause and the removal goes on in the
+// back the end that it had then. The same is so for an end that a call of unknown outcome may have written. Call Release when the
+// work under [Held.Context] has returned. When ctx ends first, the error wraps the cause and the removal goes on in the
 // background, until the lease has ended by itself. A refusal by the servers, by an ACL for instance, is logged and tried again,
 // after pauses that grow to 5 s. Calls after the first wait for the same removal.
 func (h *Held) Release(ctx context.Context) error {
@@ -283,7 +284,7 @@ func (h *Held) Release(ctx context.Context) error {
 // removeRecord deletes the record if it is this hold's, or gives it back its earlier end. It gives up when the lease has ended.
 func (h *Held) removeRecord(life context.Context) error {
 	l := h.lease
-	life, cancel := context.WithTimeout(life, l.opts.Duration+l.opts.Skew)
+	life, cancel := context.WithDeadline(life, time.Now().Add(l.opts.Duration).Add(l.opts.Skew)) // the sum alone may overflow
 	defer cancel()
 	err := l.begin(life)
 	if err == nil {

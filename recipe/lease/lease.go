@@ -10,6 +10,7 @@ import (
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/hold"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/pause"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 )
@@ -236,9 +237,10 @@ func (l *NonBlockingLease) remove(ctx context.Context, inner *lock.Held, old *st
 }
 
 // locked calls f under the inner lock. It repeats the call with another contender if nothing was written, such as when the
-// session has ended or something has changed in spite of the lock. Whoever has the inner lock next, the contender is gone by
-// then, so a late request of this call fails: each request sets or checks the contender.
+// session has ended or something has changed in spite of the lock, after pauses that grow to 5 s. Whoever has the inner lock
+// next, the contender is gone by then, so a late request of this call fails: each request sets or checks the contender.
 func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) error) error {
+	pauses := newPauses()
 	for {
 		inner, err := l.lock.Acquire(ctx)
 		if err != nil {
@@ -254,24 +256,32 @@ func (l *NonBlockingLease) locked(ctx context.Context, f func(inner *lock.Held) 
 		case released != nil:
 			return err
 		}
+		_ = pauses.Wait(ctx) // the next Acquire returns the cause
 	}
 }
 
 // insist is [NonBlockingLease.locked] for work in the background: what the servers refuse, by an ACL or a quota for instance, is
-// logged and tried again, after pauses that grow to 5 s, until life ends. A call of unknown outcome is repeated at once: f reads
-// what is there.
+// logged and tried again, after pauses that grow to 5 s, until life ends. So is a call of unknown outcome, which is not logged: f
+// reads what is there.
 func (l *NonBlockingLease) insist(life context.Context, f func(inner *lock.Held) error) error {
 	refusals := hold.NewRefusals(l.errs, "record")
+	pauses := newPauses()
 	for {
 		err := l.locked(life, f)
-		if errors.Is(err, session.ErrUncertain) && life.Err() == nil {
-			continue
-		}
-		if !refusals.Outlast(life, err) {
+		switch {
+		case refusals.Outlast(life, err):
+		case errors.Is(err, session.ErrUncertain) && life.Err() == nil:
+			_ = pauses.Wait(life) // the next call returns the cause
+		default:
 			refusals.Over()
 			return err
 		}
 	}
+}
+
+// newPauses returns the pauses between calls of one function. The first are short: most often, the next call succeeds.
+func newPauses() *pause.Backoff {
+	return &pause.Backoff{Growth: pause.Doubling(10*time.Millisecond, 5*time.Second)}
 }
 
 // again reports whether a call under the inner lock must be repeated after err. A write of unknown outcome is not repeated.

@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -283,4 +284,12 @@ func TestRenewAfterTheEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The longest lease that there can be is released, too.
+func TestReleaseOfTheLongestLease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.release(w.obtain(w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: math.MaxInt64})))
+		w.wantHolder("")
+	})
 }

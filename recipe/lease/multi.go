@@ -68,7 +68,8 @@ func (m *MultiNonBlockingLease) ObtainAny(ctx context.Context) (*Held, error) {
 }
 
 // ObtainAll obtains all slots, in their order, or none: if one is taken, ObtainAll releases the slots that it has obtained, and
-// the error wraps ErrNotObtained. Two processes that call it at the same time can both fail.
+// the error wraps ErrNotObtained. Two processes that call it at the same time can both fail. After an error that wraps
+// session.ErrUncertain, the slot of that error may stay taken, see [NonBlockingLease.Obtain].
 func (m *MultiNonBlockingLease) ObtainAll(ctx context.Context) ([]*Held, error) {
 	var all, fresh []*Held
 	for _, l := range m.slots {

@@ -68,3 +68,35 @@ func TestReleaseRefusedToTheEnd(t *testing.T) {
 		w.obtain(w.lease("b"))
 	})
 }
+
+// A server answers what obtains and releases with an error that does not say what was done. Each is tried again, after pauses.
+func TestUnclearAnswers(t *testing.T) {
+	for name, match := range map[string]func(zktest.Request) bool{"the comparison of clocks": is(zktest.OpSetData), "the removal": isRecord} {
+		for _, code := range []zktest.Error{zktest.ErrSystem, zktest.ErrOperationTimeout} {
+			inWorld(t, func(w *world) {
+				l := w.hour("a", "a")
+				h := w.obtain(l)
+				if name != "the removal" {
+					w.release(h)
+				}
+				w.Net.Client("a").Delay(10 * time.Millisecond)
+				n, until := 0, time.Now().Add(time.Minute)
+				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+					if !match(*r) || !time.Now().Before(until) {
+						return zktest.Action{}
+					}
+					n++
+					return zktest.Action{Err: code}
+				})
+				if name != "the removal" {
+					h = w.obtain(l)
+				}
+				w.release(h)
+				w.wantHolder("")
+				if n < 10 || n > 60 || time.Since(until) > 6*time.Second {
+					w.Errorf("%s, %v: %d times, done %v after it was over", name, code, n, time.Since(until))
+				}
+			})
+		}
+	}
+}
