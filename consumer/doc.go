@@ -86,8 +86,8 @@
 //
 // # Status, log and metrics
 //
-// [Group.Status] describes the group as the member sees it, in the model of package status. [Group.Alive] and [Group.NotReady] are
-// for probes; package health serves all three over HTTP. docs/operating.md has the log's lines, by which one finds why a
+// [Group.Status] describes the group as the member sees it, in the model of package status. [Group.Alive] and [Group.NotReady]
+// are for probes; package health serves all three over HTTP. docs/operating.md has the log's lines, by which one finds why a
 // partition moved, and docs/metrics.md the metrics that Options.Registerer gets.
 //
 // # Concurrency
