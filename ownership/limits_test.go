@@ -40,7 +40,7 @@ kiel_unclaimable_partitions{group="g",reason="stuck"} %d
 	}
 }
 
-// What does not fit the session's budget stays unclaimed, loudly, and is claimed when something else was released.
+// A partition that does not fit the session's budget stays unclaimed, loudly, and is claimed when something else was released.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// What README.md promises of a group on a network that is well: how long partitions may be without an owner.
+// These are the promises of README.md for a group on a network that is well: how long partitions may be without an owner.
 const (
 	serverTick   = 2 * time.Second  // zktest's
 	timeout      = 10 * time.Second // session's

@@ -191,7 +191,7 @@ func (l *loop) byHash(ctx context.Context, names []string) ([]Member, error) {
 }
 
 // readRecords reads each record from one of its holders. It tries them all: whoever reads the same directories finds the same.
-// What it has read it keeps, also if it returns an error.
+// The loop keeps the records that were read, also when an error is returned.
 func (l *loop) readRecords(ctx context.Context, hashes []recordHash, holders map[recordHash][]string) error {
 	keys := make([]string, len(hashes))
 	for i := range hashes {

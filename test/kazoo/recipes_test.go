@@ -17,7 +17,7 @@ import (
 	"github.com/kielgo/kiel/session"
 )
 
-// What the cases do with each recipe.
+// The functions below say what the cases do with each recipe.
 
 type newLock func(*session.Session, string, lock.Options) (*lock.Lock, error)
 

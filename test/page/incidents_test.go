@@ -17,7 +17,7 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// Of each incident the page alone says what is wrong, with what, since when, what it costs and what to do, soon after the sources
+// The page alone says of each incident what is wrong, with what, since when, what it costs and what to do, soon after the sources
 // know it. Two groups have them side by side, on the same servers, which go away at last.
 func TestIncidents(t *testing.T) {
 	t.Parallel()

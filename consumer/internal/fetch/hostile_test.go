@@ -50,7 +50,7 @@ func TestOffsetBehindItsBatch(t *testing.T) {
 	})
 }
 
-// What is spoilt behind the last record of a batch is named with an offset of that batch. All its messages are handed out, each
+// The error for bytes behind the last record of a batch names an offset of that batch. All its messages are handed out, each
 // time that it is read.
 func TestSpoiltTail(t *testing.T) {
 	records := slices.Concat(rawRecord(0, 0), rawRecord(1, 0), rawRecord(2, 0), []byte{0})
