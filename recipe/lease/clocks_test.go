@@ -63,9 +63,11 @@ func TestWallClockSetBack(t *testing.T) {
 func TestRenewalDoesNotShortenTheLease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const off = 240 * time.Millisecond
+		clocks := map[string]*atomic.Int64{"ours": {}, "other": {}} // how far each is ahead
 		in := func(name string) *lease.NonBlockingLease {
+			clocks[name].Store(int64(off))
 			l := w.leaseIn(w.session(name), lease.Options{Identifier: name, Duration: time.Minute, Skew: 500 * time.Millisecond})
-			lease.SetClock(l, func() time.Time { return time.Now().Add(off) })
+			lease.SetClock(l, func() time.Time { return time.Now().Add(time.Duration(clocks[name].Load())) })
 			w.release(w.obtain(l)) // from here on it takes no time
 			return l
 		}
@@ -73,7 +75,7 @@ func TestRenewalDoesNotShortenTheLease(t *testing.T) {
 		w.atFullSecond()
 		time.Sleep(800 * time.Millisecond)
 		h := w.obtain(ours)
-		lease.SetClock(ours, func() time.Time { return time.Now().Add(-off) })
+		clocks["ours"].Store(int64(-off))
 		time.Sleep(300 * time.Millisecond)
 		w.onRecord(func() zktest.Action { return zktest.Action{LoseReply: true} })
 		w.uncertain(h.Renew(w.Context()))

@@ -3,6 +3,7 @@ package page_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -78,7 +79,7 @@ func fill(t *testing.T, brokers []string, each int) {
 	config.Version = sarama.V3_6_0_0
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Return.Successes = true
-	config.Producer.Retry.Max = 50 // brokers learn of new topics one after the other
+	config.Producer.Retry.Max = 300 // half a minute: a broker on a loaded machine begins to lead its partitions one after the other
 	producer, err := sarama.NewSyncProducer(brokers, config)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,10 @@ func fill(t *testing.T, brokers []string, each int) {
 		for i := range batch {
 			batch[i] = &sarama.ProducerMessage{Topic: topic, Partition: p, Value: value}
 		}
-		if err := producer.SendMessages(batch); err != nil {
+		var failed sarama.ProducerErrors
+		if err := producer.SendMessages(batch); errors.As(err, &failed) {
+			t.Fatalf("%v The first: %v", err, failed[0])
+		} else if err != nil {
 			t.Fatal(err)
 		}
 	}
