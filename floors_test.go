@@ -26,9 +26,9 @@ type floor struct {
 
 // floors are all packages of the library, from the bottom up: the first invariant of ARCHITECTURE.md.
 var floors = []floor{
-	{"internal/clocks internal/defaultlog internal/endless internal/eventlog internal/latest internal/operr " +
-		"internal/operr/operrtest internal/pause internal/plain zktest recipe", ""},
-	{"internal/defaultlog/logtest", "log"},
+	{"internal/clocks internal/defaultlog internal/testonly/endless internal/eventlog internal/latest internal/operr " +
+		"internal/testonly/operrtest internal/pause internal/plain zktest recipe", ""},
+	{"internal/testonly/logtest", "log"},
 	{"internal/promreg", prometheus},
 	{". allocfn status internal/usercall", "internal/operr"},
 	{"internal/statuswrite health", "status"},
@@ -42,7 +42,7 @@ var floors = []floor{
 
 	{"internal/hold", "session recipe internal/operr internal/pause"},
 	{"internal/seqnode", "session recipe internal/hold internal/defaultlog internal/operr"},
-	{"internal/recipetest", "session recipe zktest internal/endless"},
+	{"internal/testonly/recipetest", "session recipe zktest internal/testonly/endless"},
 	{"recipe/counter", "session internal/operr"},
 	{"recipe/lock", "session recipe internal/hold internal/operr internal/seqnode"},
 	{
@@ -64,7 +64,7 @@ var floors = []floor{
 
 	// Only what is under consumer speaks to Kafka.
 	{"consumer/internal/sessions", ""},
-	{"consumer/internal/kafkaconn consumer/internal/kafkaconn/conntest", kafka},
+	{"consumer/internal/kafkaconn internal/testonly/conntest", kafka},
 	{"consumer/internal/fetch", "consumer/internal/kafkaconn internal/defaultlog internal/errlog internal/operr " + kafka +
 		" github.com/klauspost/compress/gzip github.com/klauspost/compress/snappy/xerial github.com/klauspost/compress/zstd github.com/pierrec/lz4/v4"},
 	{"consumer/internal/offsets", "session consumer/internal/kafkaconn internal/errlog internal/operr internal/pause " + kafka},
@@ -111,6 +111,35 @@ func TestFloors(t *testing.T) {
 	}
 	for p := range imports {
 		t.Errorf("%s has no floor", p)
+	}
+}
+
+// What only tests import is in one folder, and nothing else is there.
+func TestHelpersOfTests(t *testing.T) {
+	const folder = "internal/testonly/"
+	imported := map[string]bool{}
+	files, _ := sources(t)
+	for _, path := range files {
+		inFolder := strings.HasPrefix(path, folder)
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range file.Imports {
+			one, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/")
+			switch {
+			case !ours || inFolder || strings.HasPrefix(path, "test/"):
+			case strings.HasPrefix(one, folder):
+				t.Errorf("%s imports %s, which is for tests", path, one)
+			default:
+				imported[one] = true
+			}
+		}
+	}
+	for p := range libraryImports(t) {
+		if strings.Contains(p, "internal/") && !strings.HasPrefix(p, folder) && !imported[p] {
+			t.Errorf("%s is for tests alone: it belongs to %s", p, folder)
+		}
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )

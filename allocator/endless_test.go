@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 )
 
 // On a context that never ends a PartitionAllocator runs until it is stopped.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 // A member that leaves does not log troubles as recovered which it does not see any more, and a group without members was not

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/promreg"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 )
 
 // scrape fails unless the named metrics are as in want.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/party"
 )
 

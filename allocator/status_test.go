@@ -13,8 +13,8 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
 )

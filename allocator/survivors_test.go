@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 // logged starts a member, and returns it with what it logs at INFO and above.

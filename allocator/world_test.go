@@ -16,7 +16,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )

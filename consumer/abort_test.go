@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 // inCluster has the member consume a cluster of that id.

@@ -14,8 +14,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
 // errTLSInTest is what sarama returns when no handshake succeeds.

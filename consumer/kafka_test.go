@@ -12,9 +12,9 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/topics"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
 // mock is a broker that leads t:0 and coordinates g.

@@ -15,7 +15,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 // A partition starts at the committed offset, or where the policy says, which is a warning once.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/health"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"

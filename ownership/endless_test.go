@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocator"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership"
 )
 

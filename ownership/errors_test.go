@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/operr/operrtest"
+	"github.com/kielgo/kiel/internal/testonly/operrtest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 )

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"

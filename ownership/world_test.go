@@ -14,7 +14,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/clocks"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"

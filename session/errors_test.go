@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/kielgo/kiel/internal/operr/operrtest"
+	"github.com/kielgo/kiel/internal/testonly/operrtest"
 	"github.com/kielgo/kiel/session"
 )
 

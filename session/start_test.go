@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/endless"
+	"github.com/kielgo/kiel/internal/testonly/endless"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )

@@ -9,7 +9,7 @@ import (
 	"testing/slogtest"
 
 	"github.com/kielgo/kiel/internal/defaultlog"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 func TestOr(t *testing.T) {

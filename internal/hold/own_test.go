@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 )
 

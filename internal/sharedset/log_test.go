@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
-	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 )
 
 // Garbage of another kind each second for a minute is some lines in the log, and one more when it is repaired.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"

@@ -3,7 +3,7 @@ package watched_test
 import (
 	"testing"
 
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
 )

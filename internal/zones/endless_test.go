@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
 )

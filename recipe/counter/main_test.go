@@ -5,8 +5,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/zktest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/election"
 	"github.com/kielgo/kiel/recipe/lock"

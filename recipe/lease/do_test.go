@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/session"
 )

@@ -3,7 +3,7 @@ package lock_test
 import (
 	"testing"
 
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/kielgo/kiel/internal/recipetest"
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"

@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 func TestMain(m *testing.M) {

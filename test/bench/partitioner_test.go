@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe/partitioner"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/servers"

@@ -49,7 +49,7 @@ import (
 	"github.com/IBM/sarama"
 	"go.uber.org/goleak"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
 )

@@ -3,8 +3,8 @@ package consumer_test
 import (
 	"testing"
 
-	"github.com/kielgo/kiel/internal/endless"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/endless"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 )
 
 // Consume on a context that never ends goes on until the group is closed.

@@ -10,7 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 // A handler that stands for a minute is warned of, with its partition and offset, until it goes on; one that works is not.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 // A group that can't start says so, though no Logger was given to anything.

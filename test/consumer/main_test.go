@@ -7,7 +7,7 @@ import (
 	gometrics "github.com/rcrowley/go-metrics"
 	"go.uber.org/goleak"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 func TestMain(m *testing.M) {

@@ -18,8 +18,8 @@ import (
 	"github.com/IBM/sarama"
 	"go.uber.org/goleak"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/test/members"
 	"github.com/kielgo/kiel/test/servers"
 )

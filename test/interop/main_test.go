@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 // goMember makes this test binary one member of a group instead of a test: see member.py, which does the same for Python.

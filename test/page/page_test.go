@@ -21,7 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/consumer/page"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/test/page/scene"
 )
 

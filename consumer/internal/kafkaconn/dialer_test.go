@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
 // A connection that sarama closes, as after a commit that was not answered in time, drops bytes that were written and not sent,

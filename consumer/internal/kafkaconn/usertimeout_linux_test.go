@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
 func TestUnacknowledgedDataEndsAConnection(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
 // script is a coordinator that answers as a test says.

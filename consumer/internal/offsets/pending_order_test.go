@@ -10,7 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
 // pausing makes one check of trust wait that has found the claim trusted.

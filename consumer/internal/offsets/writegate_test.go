@@ -13,7 +13,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
 const keyOffsetCommit = 8

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 // fakeClaim is a claim under a plan.

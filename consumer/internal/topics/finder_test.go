@@ -8,7 +8,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn/conntest"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
 // The finder names all topics, again and again, also when the first broker that it knows can't be reached.

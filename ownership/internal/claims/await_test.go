@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kielgo/kiel"
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"

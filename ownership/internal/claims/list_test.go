@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/kielgo/kiel/internal/recipetest"
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/kielgo/kiel/consumer"
-	"github.com/kielgo/kiel/internal/defaultlog/logtest"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/servers"
 )

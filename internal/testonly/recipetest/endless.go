@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/endless"
+	"github.com/kielgo/kiel/internal/testonly/endless"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )

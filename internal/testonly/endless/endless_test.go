@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/kielgo/kiel/internal/endless"
+	"github.com/kielgo/kiel/internal/testonly/endless"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
