@@ -53,6 +53,7 @@ const (
 	history = "test/history"
 	chaos   = "test/chaos"
 	allocfn = "allocfn"
+	groups  = "test/consumer"
 
 	// randomDays is how many group-days of the simulation run with a random seed, besides those with fixed seeds.
 	randomDays = 2
@@ -60,14 +61,12 @@ const (
 	// norace are tests that run without the race detector: it crashes in most runs of the first, as it does in the simulation,
 	// and the others, of thousands of partitions, members or lines, of hours, or of one case more of what runs with it, take it
 	// minutes.
-	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfAThousandPartitions$|^TestLinesOfHandlers$|^TestCalmCostsNoList$|^TestStoppedForLong$|^TestAuditsAreRare$|` +
-		`^TestCharactersOfPaths$|^TestHostileServer$|^TestDataWatchesAtRandom$|^TestStormOfJoins$|^TestThousandClaimsCostFewRequests$|^TestAnswersHaveBoundedMemory$|` + noraceOfConsumer
+	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfHandlers$|^TestCalmCostsNoList$|` +
+		`^TestCharactersOfPaths$|^TestHostileServer$|^TestDataWatchesAtRandom$|^TestStormOfJoins$|^TestThousandClaimsCostFewRequests$|^TestAnswersHaveBoundedMemory$`
 
-	// noraceOfConsumer are tests of what a group does in minutes of outages and refusals, not of what runs at the same time.
-	noraceOfConsumer = `^TestAccessIsGivenBack$|^TestRefusedGroupDoesNotDisturbTheOthers$|^TestHandlerThatFailsLeavesTheOthersTime$|^TestDeletedOffsetsComeBack$|` +
-		`^TestCopiedOffsetsAreHonoured$|^TestMirrorBesideARunningGroup$|^TestRefusedAtRunTime$|^TestMetricsWhileNothingIsCommitted$|` +
-		`^TestMoveToAnotherTreeIsNoFinding$|^TestDeletedOffsetFromLatest$|^TestOffsetsOfAnotherProgramAreNoticed$|^TestInspectTwoChroots$|` +
-		`^TestRecreatedTopicWithoutIDs$|^TestTwoTreesAreNoticed$|^TestMetricsOfAnIdleMemberWhileKafkaIsAway$|^TestLagOfAPartitionThatIsNotOpen$`
+	// raced are tests of whole groups that run with the race detector, too: of calls, callbacks and handlers that run at the same
+	// time. It makes them eight times as slow; the soak has all with it.
+	raced = `^Test(Eager|Seek|Session|Metrics|Pause|Stuck|Callbacks|Observer|Setup|Cleanup|HandOver|ManyPartitions|RandomSeeks|Trust|Zombie|Run|CloseIn[As]|CloseW)`
 
 	// soaked are left to the soak: tests of test/bench that take figures, and programs of others, which require hundreds of
 	// modules. TestHandover's joins, leaves, crashes and cuts are chaos's Leaves, Killed and BlackHole, too.
@@ -80,8 +79,14 @@ const (
 
 // longest are the packages that run first where they run, so that nothing waits for them in the end.
 var (
-	longestUnits   = []string{"test/stack", "test/consumer", "ownership", "test/quickstart", "session"}
+	longestUnits   = []string{"test/stack", "ownership", "test/dropin/scenarios", "consumer/internal/fetch", "session", "allocator"}
 	longestServers = []string{"test/consumer/realkafka", "test/attacks", "test/conformance", "test/interop/recipes"}
+
+	// tools are the packages that start programs, or read what is in files: the race detector would watch the tests alone.
+	tools = []string{
+		"test/quickstart", ".", "cmd/demo-consumer", "cmd/kiel", "test/dropin/programs", "test/cmd/release", "test/cmd/mutants", "test/cmd/runtests",
+		"test/internal/fuzz",
+	}
 
 	// processes are the packages whose tests watch processes at work.
 	processes = []string{"test/page", "test/integration", "test/interop", "test/incident", "test/alerts", "test/compose"}
@@ -111,11 +116,12 @@ func testPlan(timeout time.Duration) plan {
 					why: "groups in virtual time; the race detector crashes most often in bubbles that live for days, and makes them five times as slow",
 				},
 				{
-					name: "pure", packages: []string{history, allocfn, "test/stack/idle"}, shuffle: true, timeout: timeout,
+					name: "pure", packages: append([]string{groups, history, allocfn, "test/stack/idle"}, tools...), shuffle: true, timeout: timeout,
 					why: "what else needs no race detector, or measures memory, which it takes",
 				},
 				{name: "concurrent", packages: []string{allocfn}, more: true, race: true, timeout: timeout, flags: []string{"-run=Concurrent"}, why: "what runs at the same time"},
-				{name: "norace", packages: []string{"test/stack", "test/consumer", "ownership", "party", "session", "allocator", "consumer/inspect"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
+				{name: "raced", packages: []string{groups}, more: true, race: true, timeout: timeout, flags: []string{"-run=" + raced}, why: "what runs at the same time in a group"},
+				{name: "norace", packages: []string{"test/stack", "ownership", "party", "session", "allocator", "consumer/inspect"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
 			}, otherProcessors(timeout)...),
 		},
 		{
@@ -186,6 +192,7 @@ func soakPlan(count, first int) plan {
 				why: "the way back to an earlier version, and frozen members on both; twenty rounds of restarts; the rest of chaos has no long cases",
 			},
 		}},
+		{{{name: "groups", packages: []string{groups}, race: true, shuffle: true, why: "all tests of whole groups with the race detector"}}},
 		{{days(float64(20*count), 1000*first)}},
 		{{{
 			name: "history", packages: []string{history}, why: "histories of the recipes under faults",
