@@ -77,7 +77,7 @@ type batchStart struct {
 
 func newClaimChannel(p *Partition, size int) *claimChannel {
 	c := &claimChannel{p: p, out: make(chan *sarama.ConsumerMessage, size), next: p.start}
-	p.channel.Store(c)
+	p.handler.channel.Store(c)
 	if p.metrics.handling != nil {
 		p.tracker.TimeMarks(sampleEvery, p.metrics.handling.Observe)
 	}
@@ -91,7 +91,7 @@ func newClaimChannel(p *Partition, size int) *claimChannel {
 func (c *claimChannel) feed(owned context.Context, returned <-chan struct{}, end func()) {
 	for m := c.p.next(); m != nil && c.send(m); m = c.p.next() {
 	}
-	if !c.p.readingEnded {
+	if !c.p.reading.ended {
 		c.empty()
 		end()
 		close(c.out)

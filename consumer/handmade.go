@@ -122,7 +122,7 @@ func (m *handmadeMember) consume(user sessionUser, part *handmade.Part) error {
 		metrics: m.metrics.of(part.ID.Topic),
 	}
 	m.session.opened(p)
-	p.resumed = m.pauses.opened(part.ID, part.Stream)
+	p.reading.resumed = m.pauses.opened(part.ID, part.Stream)
 	err := m.call(callHandler, func() error { return user.consume(owned, p) })
 	if m.session.ending() {
 		m.session.close(nil, true) // before the end of the caller's context has come here

@@ -320,7 +320,7 @@ func (o *opening) consume(ctx context.Context, s stream, start int64) error {
 	o.session.opened(p)
 	o.session.forgetSeek(o.tp)
 	o.member.openPartitions.add(o, stop)
-	p.resumed = o.member.pauses.opened(o.tp, s)
+	p.reading.resumed = o.member.pauses.opened(o.tp, s)
 	o.setOpen()
 	o.member.shut.opened(o)
 	o.logOpened(start)

@@ -51,25 +51,33 @@ type Partition struct {
 	announce  func(*sarama.ConsumerMessage) bool
 	notifying atomic.Pointer[usercall.Call] // the Observer's call for the newest message
 
+	openedAt    time.Time     // when reading started
+	openTook    time.Duration // time from the claim, or from the end of the last opening, to openedAt
+	keepsItself bool          // the program stores offsets itself, as Fence or an offset that Setup has set shows
+
 	cursor  atomic.Pointer[cursor]
 	metrics partitionMetrics
+	handler handlerWatch
+	reading reading
+}
 
-	openedAt time.Time                    // when reading started
-	openTook time.Duration                // time from the claim, or from the end of the last opening, to openedAt
+// handlerWatch is what shows others whether a handler takes messages.
+type handlerWatch struct {
 	firstAt  atomic.Pointer[time.Time]    // when the first message was handed out; nil before
 	waits    atomic.Bool                  // the goroutine that reads waits for a batch
 	channel  atomic.Pointer[claimChannel] // the claim whose channel has messages that were handed out; nil with Run
 	stalling stalling
+}
 
-	// The fields below belong to the goroutine that reads.
-	at           time.Duration // when the claim was last found trusted, by the session's clock
-	sampler      sampler
-	resumed      <-chan struct{} // closed at the end of the pause in which p was opened; nil without such a pause, or when it is over
-	handed       counts          // handed out and not yet added to the metrics
-	readingEnded bool            // the stream has ended, and p's context had not
-	rereads      bool            // Seek has gone back, and p is not where it was
-	keepsItself  bool            // the program stores offsets itself, as Fence or an offset that Setup has set shows
-	heldBack     bool            // the log has said that the full window holds messages back
+// reading belongs to the goroutine that reads.
+type reading struct {
+	trustedAt time.Duration // when the claim was last found trusted, by the session's clock
+	sampler   sampler
+	resumed   <-chan struct{} // closed at the end of the pause in which the partition was opened; nil without such a pause, or when it is over
+	handed    counts          // handed out and not yet added to the metrics
+	ended     bool            // the stream has ended, and the context of the partition had not
+	again     bool            // Seek has gone back, and the partition is not where it was
+	heldBack  bool            // the log has said that the full window holds messages back
 }
 
 // cursor is a batch of messages, and how many of them were handed out.
@@ -174,12 +182,12 @@ func (p *Partition) next() *sarama.ConsumerMessage {
 		return nil
 	}
 	c.done.Store(done + 1)
-	if p.channel.Load() != nil {
+	if p.handler.channel.Load() != nil {
 		// The channel counts what the handler receives.
-	} else if p.handed.add(m); p.handed.messages >= countEvery {
+	} else if p.reading.handed.add(m); p.reading.handed.messages >= countEvery {
 		p.count()
 	}
-	if p.rereads {
+	if p.reading.again {
 		p.reread(m.Offset + 1)
 	}
 	p.sample(m)
@@ -212,10 +220,10 @@ func (p *Partition) nextBatch(ctx context.Context, most int) []sarama.ConsumerMe
 	}
 	c.done.Store(done + int64(len(rest)))
 	for i := range rest {
-		p.handed.add(&rest[i])
+		p.reading.handed.add(&rest[i])
 	}
 	p.count()
-	if p.rereads {
+	if p.reading.again {
 		p.reread(rest[len(rest)-1].Offset + 1)
 	}
 	p.sample(&rest[0])
@@ -240,19 +248,19 @@ func (p *Partition) current(ctx context.Context) (*cursor, int64) {
 // fill waits for the next batch. It returns false when reading has ended, or ctx has.
 func (p *Partition) fill(ctx context.Context) bool {
 	p.count()
-	p.waits.Store(true)
-	if p.resumed != nil {
-		if !kafkaconn.Await(ctx, p.resumed) && p.ctx.Err() == nil {
+	p.handler.waits.Store(true)
+	if p.reading.resumed != nil {
+		if !kafkaconn.Await(ctx, p.reading.resumed) && p.ctx.Err() == nil {
 			return false
 		}
-		p.resumed = nil
+		p.reading.resumed = nil
 	}
 	b, err := p.stream.Next(ctx)
 	if err != nil && p.ctx.Err() == nil && ctx.Err() != nil {
 		return false // the caller of Poll waits no longer
 	}
 	if err != nil {
-		p.readingEnded = p.ctx.Err() == nil
+		p.reading.ended = p.ctx.Err() == nil
 		p.end(err) // no effect if p's context has ended
 		return false
 	}
@@ -262,7 +270,7 @@ func (p *Partition) fill(ctx context.Context) bool {
 	p.tracker.SetLeaderEpoch(b.LeaderEpochFrom, b.LeaderEpoch)
 	p.tracker.Delivered(b.Messages, b.Next)
 	p.arrived(&cursor{messages: b.Messages, next: b.Next})
-	p.waits.Store(false)
+	p.handler.waits.Store(false)
 	return true
 }
 
@@ -271,7 +279,7 @@ func (p *Partition) arrived(c *cursor) {
 	if last := p.cursor.Load(); last != nil {
 		c.before = last.before + int64(len(last.messages))
 	}
-	if to := p.channel.Load(); to != nil {
+	if to := p.handler.channel.Load(); to != nil {
 		to.arrived(c)
 	}
 	p.cursor.Store(c)
@@ -299,7 +307,7 @@ func (p *Partition) awaitRoom(ctx context.Context, offset int64) bool {
 		}
 		timer.Stop()
 	}
-	if p.heldBack {
+	if p.reading.heldBack {
 		p.relieve()
 	}
 	return true
@@ -308,7 +316,7 @@ func (p *Partition) awaitRoom(ctx context.Context, offset int64) bool {
 // untilHeldBack returns after how long a full window is to be warned of. It looks again and again: the window moves.
 func (p *Partition) untilHeldBack() time.Duration {
 	_, since, held := p.tracker.HeldBack()
-	if !held || p.heldBack {
+	if !held || p.reading.heldBack {
 		return heldBackLimit
 	}
 	return heldBackLimit - time.Since(since)
@@ -317,10 +325,10 @@ func (p *Partition) untilHeldBack() time.Duration {
 // warnHeldBack warns that the window has been full for heldBackLimit.
 func (p *Partition) warnHeldBack() {
 	oldest, since, held := p.tracker.HeldBack()
-	if !held || p.heldBack || time.Since(since) < heldBackLimit {
+	if !held || p.reading.heldBack || time.Since(since) < heldBackLimit {
 		return
 	}
-	p.heldBack = true
+	p.reading.heldBack = true
 	p.metrics.heldBack.Inc()
 	err := failure("", "", fmt.Errorf("messages are held back: the one at %d is not marked", oldest))
 	p.log.FailedWarn(reporting.KindHeldBack, p.id.String(), err, "since", since)
@@ -328,8 +336,8 @@ func (p *Partition) warnHeldBack() {
 
 // relieve ends what warnHeldBack has begun.
 func (p *Partition) relieve() {
-	if p.heldBack {
-		p.heldBack = false
+	if p.reading.heldBack {
+		p.reading.heldBack = false
 		p.metrics.heldBack.Dec()
 		p.log.OK(reporting.KindHeldBack, p.id.String())
 	}
@@ -345,7 +353,7 @@ func (p *Partition) mayHandOut() bool {
 		p.end(errUntrusted)
 		return false
 	}
-	p.at = at
+	p.reading.trustedAt = at
 	return true
 }
 
@@ -367,12 +375,12 @@ func (p *Partition) handlerReturned(owned context.Context) {
 
 // count adds the messages that were handed out to the metrics.
 func (p *Partition) count() {
-	if p.handed.messages == 0 {
+	if p.reading.handed.messages == 0 {
 		return
 	}
-	p.metrics.messages.Add(float64(p.handed.messages))
-	p.metrics.bytes.Add(float64(p.handed.bytes))
-	p.handed = counts{}
+	p.metrics.messages.Add(float64(p.reading.handed.messages))
+	p.metrics.bytes.Add(float64(p.reading.handed.bytes))
+	p.reading.handed = counts{}
 }
 
 // Mark marks m and all messages before it. The mark is committed within Options.CommitInterval, and at once when the partition is

@@ -93,7 +93,7 @@ func (p *Partition) Seek(ctx context.Context, offset int64) error {
 	}
 	p.count()
 	p.stream.Reposition(offset)
-	p.rereads = p.tracker.Restart(offset, p.position())
+	p.reading.again = p.tracker.Restart(offset, p.position())
 	p.arrived(&cursor{next: offset})
 	return nil
 }
@@ -102,4 +102,4 @@ func (p *Partition) Seek(ctx context.Context, offset int64) error {
 func (p *Partition) knownEnd() int64 { return max(p.stream.HighWatermark(), p.stream.End()) }
 
 // reread tells the tracker that the messages before offset were handed out since Seek has gone back.
-func (p *Partition) reread(offset int64) { p.rereads = p.tracker.HandedAgain(offset) }
+func (p *Partition) reread(offset int64) { p.reading.again = p.tracker.HandedAgain(offset) }

@@ -49,7 +49,7 @@ func (p *Partition) uncommitted() int64 {
 
 // firstMessage returns when the first message was handed out; zero when none was.
 func (p *Partition) firstMessage() time.Time {
-	if at := p.firstAt.Load(); at != nil {
+	if at := p.handler.firstAt.Load(); at != nil {
 		return *at
 	}
 	return time.Time{}
@@ -60,9 +60,9 @@ func (p *Partition) firstMessage() time.Time {
 // counts. Then its first result is too low for a moment, never too high.
 func (p *Partition) received(c *cursor) (received, queued int64) {
 	handed := c.before + c.done.Load()
-	if to := p.channel.Load(); to != nil {
+	if to := p.handler.channel.Load(); to != nil {
 		queued = int64(len(to.out))
-		if queued == int64(cap(to.out)) && !p.waits.Load() {
+		if queued == int64(cap(to.out)) && !p.handler.waits.Load() {
 			queued++ // the next message waits for room
 		}
 		queued = min(queued, handed)
@@ -78,7 +78,7 @@ func (p *Partition) upcoming(c *cursor) (offset int64, at time.Time, waits bool)
 	if i >= int64(len(c.messages)) {
 		return c.next, time.Time{}, false
 	}
-	if to := p.channel.Load(); i < 0 && to != nil {
+	if to := p.handler.channel.Load(); i < 0 && to != nil {
 		if offset, at, ok := to.find(number); ok {
 			return offset, at, true
 		}
@@ -117,7 +117,7 @@ func (p *Partition) stalled(now time.Time) time.Duration {
 		received, queued = p.received(c)
 	}
 	progress := p.tracker.Progress()
-	s := &p.stalling
+	s := &p.handler.stalling
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -133,17 +133,17 @@ func (p *Partition) stalled(now time.Time) time.Duration {
 // isIdle reports whether the handler has no message in hand, as far as that can be seen, and no message waits for it outside of
 // the channel.
 func (p *Partition) isIdle(progress offsets.Progress) bool {
-	if p.waits.Load() {
+	if p.handler.waits.Load() {
 		return !p.hasUnmarked(progress)
 	}
 	lag, _ := p.lag()
-	return lag == 0 && (p.firstAt.Load() == nil || progress.Used && progress.Marked >= p.position())
+	return lag == 0 && (p.handler.firstAt.Load() == nil || progress.Used && progress.Marked >= p.position())
 }
 
 // hasUnmarked reports whether the handler uses marks, and has not marked the last message that it received. It returns false for
 // a loop over Messages or Batches without Done: such a loop shows that it is done by asking for the next message.
 func (p *Partition) hasUnmarked(progress offsets.Progress) bool {
-	if p.channel.Load() == nil && !progress.MarksSingly {
+	if p.handler.channel.Load() == nil && !progress.MarksSingly {
 		return false
 	}
 	return progress.Used && progress.Marked < p.position()

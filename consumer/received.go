@@ -22,7 +22,7 @@ type receivedVec struct {
 func (v receivedVec) Collect(ch chan<- prometheus.Metric) {
 	if group := v.of.group.Load(); group != nil {
 		for _, p := range group.open() {
-			if c := p.channel.Load(); c != nil {
+			if c := p.handler.channel.Load(); c != nil {
 				c.count()
 			}
 		}

@@ -17,27 +17,26 @@ type sampler struct {
 	began   time.Time     // when that message was handed out
 }
 
-// sample begins a sample with m, which is handed out now, if a sample is due. p.at, the time of the last check of the claim, is
-// the clock.
+// sample begins a sample with m, which is handed out now, if a sample is due. The clock is the time of the last check of the claim.
 func (p *Partition) sample(m *sarama.ConsumerMessage) {
-	if p.at >= p.sampler.due {
+	if p.reading.trustedAt >= p.reading.sampler.due {
 		p.beginSample(m)
 	}
 }
 
 func (p *Partition) beginSample(m *sarama.ConsumerMessage) {
 	now := time.Now()
-	p.sampler.due = p.at + sampleEvery
-	if p.firstAt.Load() == nil {
-		p.firstAt.Store(&now)
+	p.reading.sampler.due = p.reading.trustedAt + sampleEvery
+	if p.handler.firstAt.Load() == nil {
+		p.handler.firstAt.Store(&now)
 	}
 	if p.metrics.handling == nil {
 		return
 	}
-	if p.channel.Load() != nil {
+	if p.handler.channel.Load() != nil {
 		p.tracker.Sample()
 	} else {
-		p.sampler.running, p.sampler.began = true, now
+		p.reading.sampler.running, p.reading.sampler.began = true, now
 	}
 	if m.Timestamp.UnixMilli() >= 0 { // m has a timestamp
 		p.metrics.delay.Observe(max(now.Sub(m.Timestamp), 0).Seconds())
@@ -46,8 +45,8 @@ func (p *Partition) beginSample(m *sarama.ConsumerMessage) {
 
 // handled ends the running sample: the handler has finished with the last message or batch.
 func (p *Partition) handled() {
-	if p.sampler.running {
-		p.sampler.running = false
-		p.metrics.handling.Observe(time.Since(p.sampler.began).Seconds())
+	if p.reading.sampler.running {
+		p.reading.sampler.running = false
+		p.metrics.handling.Observe(time.Since(p.reading.sampler.began).Seconds())
 	}
 }

@@ -193,7 +193,7 @@ func TestNothingIsSampledWithoutMetrics(t *testing.T) {
 	s.put(0)
 	s.fail(errEndedInTest)
 	for range p.Messages() {
-		if p.sampler.running {
+		if p.reading.sampler.running {
 			t.Error("a sample runs")
 		}
 	}

@@ -132,7 +132,7 @@ func (p *Partition) stood(at time.Time) time.Duration {
 	if p.pauses.has(p.id) {
 		return 0
 	}
-	if c := p.cursor.Load(); c != nil && p.waits.Load() {
+	if c := p.cursor.Load(); c != nil && p.handler.waits.Load() {
 		if _, queued := p.received(c); queued == 0 {
 			return 0
 		}
