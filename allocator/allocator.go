@@ -130,7 +130,7 @@ func (a *PartitionAllocator) Run(ctx context.Context) error {
 	began := time.Now()
 	defer a.metrics.gauges.show(func() state { return a.state(began) })()
 
-	running := newGroup()
+	running := newGoroutines()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	life, giveUp := context.WithCancelCause(context.WithoutCancel(ctx)) // for callbacks, which also run while Run stops

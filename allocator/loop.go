@@ -72,7 +72,7 @@ type loop struct {
 	probes   <-chan struct{}           // Alive sends to it; a loop that runs receives
 	busy     atomic.Bool               // whether a change waits or a job runs; for the gauges
 	history  atomic.Pointer[[]*change] // the changes of the last mappings, the newest first
-	running  *group                    // all goroutines that the loop starts
+	running  *goroutines               // all goroutines that the loop starts
 
 	memberViews chan *party.View
 	setViews    chan *sharedset.View

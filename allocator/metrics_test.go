@@ -215,13 +215,13 @@ kiel_planned_partitions{group="g",topic="t"} 1
 	})
 }
 
-// A Keeper's counters go on in the next allocator, and its gauges are there, and zero, while there is none.
+// A Registry's counters go on in the next allocator, and its gauges are there, and zero, while there is none.
 func TestMetricsThatAreKept(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.put(partitions, `["t:0"]`)
 		reg := prometheus.NewPedanticRegistry()
-		keeper := promreg.NewKeeper(reg, group)
-		defer keeper.Close()
+		registry := promreg.NewRegistry(reg, group)
+		defer registry.Close()
 		shown := func(members, rebalances int, assigned string) {
 			w.Helper()
 			scrape(w, reg, fmt.Sprintf(`
@@ -244,10 +244,10 @@ kiel_rebalances_total{cause="zones",group="g"} 0
 kiel_planned_partitions{group="g",topic="t"} %d
 `, n)
 		}
-		w.make("a", allocator.Options{Registerer: keeper})
+		w.make("a", allocator.Options{Registerer: registry})
 		shown(0, 0, "")
 		for i := range 2 {
-			a := w.start("a", allocator.Options{Registerer: keeper})
+			a := w.start("a", allocator.Options{Registerer: registry})
 			a.ready()
 			sleep(settle)
 			shown(1, i+1, has(1))
@@ -257,7 +257,7 @@ kiel_planned_partitions{group="g",topic="t"} %d
 			sleep(settle)
 			shown(0, i+1, has(0))
 		}
-		keeper.Close()
+		registry.Close()
 		if n, err := testutil.GatherAndCount(reg); n != 0 || err != nil {
 			w.Errorf("%d series after Close, %v", n, err)
 		}

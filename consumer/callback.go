@@ -72,10 +72,10 @@ func (u *callbacks) reportStuck(what usercall.Callback, since time.Duration) (ag
 	return true
 }
 
-// end waits until every call has returned, until late ends at most. From the call of end on no callback is called. The error
+// end waits until every call has returned, until the deadline at most. From the call of end on no callback is called. The error
 // names the callbacks that have not returned, or the one that made the member leave.
-func (u *callbacks) end(late context.Context) error {
-	returned := kafkaconn.Await(late, u.End())
+func (u *callbacks) end(deadline context.Context) error {
+	returned := kafkaconn.Await(deadline, u.End())
 	if kinds := u.Kinds(); !returned && len(kinds) > 0 {
 		return stuck("%s did not return in time", strings.Join(kinds, ", "))
 	}
@@ -85,10 +85,10 @@ func (u *callbacks) end(late context.Context) error {
 	return u.left
 }
 
-// goUntil calls f, and then then, on a goroutine of its own. When late has ended it calls then alone, with an error that wraps
-// usercall.ErrNotStarted.
-func (u *callbacks) goUntil(late context.Context, name string, f func() error, then func(error)) {
-	if late.Err() == nil && u.Go(usercall.Callback{Kind: name}, f, then) != nil {
+// goUntil calls f, and then then, on a goroutine of its own. When the deadline has passed it calls then alone, with an error that
+// wraps usercall.ErrNotStarted.
+func (u *callbacks) goUntil(deadline context.Context, name string, f func() error, then func(error)) {
+	if deadline.Err() == nil && u.Go(usercall.Callback{Kind: name}, f, then) != nil {
 		return
 	}
 	go then(failure("", "", operr.Mark(fmt.Errorf("no time was left, %s was %w", name, usercall.ErrNotStarted), ownership.ErrStuck)))

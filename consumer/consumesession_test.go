@@ -209,13 +209,13 @@ func TestMarksAfterASetupThatFailed(t *testing.T) {
 		user := r.newGroupSession(s, nil)
 		s.expect([]kiel.Partition{tp("t", 0)}, nil)
 		user.MarkOffset("t", 0, 5, "")
-		if late := testutil.ToFloat64(r.metrics.late.WithLabelValues(lateMark)); late != 0 {
+		if late := testutil.ToFloat64(r.metrics.ignored.WithLabelValues(lateMark)); late != 0 {
 			t.Errorf("in Setup %v marks are late", late)
 		}
 		s.setupEnded(ErrHandler)
 		user.MarkOffset("t", 0, 6, "")
 		user.ResetOffset("t", 0, 4, "")
-		if late := testutil.ToFloat64(r.metrics.late.WithLabelValues(lateMark)); late != 2 {
+		if late := testutil.ToFloat64(r.metrics.ignored.WithLabelValues(lateMark)); late != 2 {
 			t.Errorf("after Setup %v marks are late", late)
 		}
 		if claims := user.Claims(); !slices.Equal(claims["t"], []int32{0}) {

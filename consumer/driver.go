@@ -309,7 +309,7 @@ func (d *driver) callSetup(claims []int) {
 		ps = append(ps, d.seats[n].tp)
 	}
 	s.expect(ps, m.snapshot())
-	m.users.goUntil(m.late, callSetup, s.user.setup, func(err error) {
+	m.users.goUntil(m.deadline, callSetup, s.user.setup, func(err error) {
 		s.setupEnded(err)
 		what := sessions.SetupReturned
 		if err != nil {
@@ -322,7 +322,7 @@ func (d *driver) callSetup(claims []int) {
 // callCleanup calls Cleanup of the running call.
 func (d *driver) callCleanup() {
 	s, m := d.call, d.member
-	m.users.goUntil(m.late, callCleanup, s.user.cleanup, func(err error) {
+	m.users.goUntil(m.deadline, callCleanup, s.user.cleanup, func(err error) {
 		s.over.Store(true)
 		s.cleanupEnded(err)
 		if !s.isEnd(err) {

@@ -229,7 +229,7 @@ func newPartition(t *testing.T) (*Partition, *fakeBatches, *fakeHolder) {
 	ctx, end := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { end(nil) })
 	return &Partition{
-		ctx: ctx, end: end, id: h.p, claim: h, stream: s, tracker: &offsets.Tracker{}, late: func(kiel.Partition, int64) {},
+		ctx: ctx, end: end, id: h.p, claim: h, stream: s, tracker: &offsets.Tracker{}, countLate: func(kiel.Partition, int64) {},
 		metrics: partitionMetrics{
 			messages: prometheus.NewCounter(prometheus.CounterOpts{Name: "m_total", Help: "M."}),
 			bytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "b_total", Help: "B."}),
@@ -415,7 +415,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := promreg.NewKeeper(set.Registerer, "g")
+	keeper := promreg.NewRegistry(set.Registerer, "g")
 	m, _ := promreg.New(keeper, "g", newMetrics)
 	zk, err := session.New([]string{"zk:2181"}, session.Options{Timeout: sessionTimeout}) // for its timeout; it does not run
 	if err != nil {
@@ -475,7 +475,7 @@ func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
 	t.Cleanup(func() {
 		cancel()
 		c.leave(nil)
-		c.endLate()
+		c.endDeadline()
 		c.endLife()
 		running.Wait()
 		c.background.Wait()

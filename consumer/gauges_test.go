@@ -36,7 +36,7 @@ func measured(t *testing.T) (*rig, *metrics, *prometheus.Registry) {
 	t.Helper()
 	r := newRig(t, nil, nil)
 	reg := prometheus.NewPedanticRegistry()
-	m, set := promreg.New(promreg.NewKeeper(reg, "g"), "g", newMetrics)
+	m, set := promreg.New(promreg.NewRegistry(reg, "g"), "g", newMetrics)
 	if err := set.Complete(); err != nil {
 		t.Fatal(err)
 	}

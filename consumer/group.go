@@ -30,7 +30,7 @@ type Group struct {
 	settings settings
 	metrics  *metrics
 	// registerer keeps the metrics of the group, and those of the parts that each membership makes anew, until Close.
-	registerer *promreg.Keeper
+	registerer *promreg.Registry
 	report     *reporting.Reporter // for all memberships
 	log        *errlog.Log         // report's
 	pauses     pauses

@@ -118,7 +118,7 @@ func (m *handmadeMember) consume(user sessionUser, part *handmade.Part) error {
 	defer end(nil)
 	p := &Partition{
 		ctx: work, end: end, id: part.ID, claim: part.Claim, stream: part.Stream, start: start, text: text, tracker: t,
-		committer: m.committer, pauses: m.pauses, log: m.log, late: m.late, openedAt: time.Now(),
+		committer: m.committer, pauses: m.pauses, log: m.log, countLate: m.late, openedAt: time.Now(),
 		metrics: m.metrics.of(part.ID.Topic),
 	}
 	m.session.opened(p)
@@ -172,7 +172,7 @@ func (m *handmadeMember) newCommitter() *offsets.Committer {
 // groupSession returns the Session of the call. Its channels have no room, so that no message is lost in one when reading ends.
 func (m *handmadeMember) groupSession(handler sarama.ConsumerGroupHandler) *groupSession {
 	s := &groupSession{
-		session: m.session, handler: handler, member: "test", committer: m.committer, version: func() uint64 { return 1 }, late: m.late,
+		session: m.session, handler: handler, member: "test", committer: m.committer, version: func() uint64 { return 1 }, countLate: m.late,
 		left: func() error { return nil }, ended: func(*Partition) {}, store: func() {},
 	}
 	s.ctx = context.WithValue(m.session.ctx, sessionKey{}, s)

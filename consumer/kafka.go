@@ -75,14 +75,14 @@ func (k *kafka) end() {
 	k.dialer.Wait()
 }
 
-// endUntil is end, but abandons connections that are not closed closingGrace after the end of late: the user's dialer may not
+// endUntil is end, but abandons connections that are not closed closingGrace after the deadline: the user's dialer may not
 // return.
-func (k *kafka) endUntil(late context.Context) error {
-	late, stop := pause.Outlast(late, closingGrace)
+func (k *kafka) endUntil(deadline context.Context) error {
+	deadline, stop := pause.Outlast(deadline, closingGrace)
 	defer stop()
 	var closing kafkaconn.Calls
 	closing.Start(k.end)
-	if !kafkaconn.Await(late, closing.Ended()) {
+	if !kafkaconn.Await(deadline, closing.Ended()) {
 		return stuck("the connections to Kafka did not close in time")
 	}
 	return nil

@@ -63,14 +63,14 @@ type membership struct {
 	interceptors []sarama.ConsumerInterceptor
 	observer     func(Event)
 
-	ctx     context.Context         //nolint:containedctx // ends when the member begins to leave
-	leave   context.CancelCauseFunc // makes the member leave; called with nil when the user asked for that
-	late    context.Context         //nolint:containedctx // ends when the time to leave is over
-	endLate context.CancelFunc
-	life    context.Context //nolint:containedctx // outlives ctx, for the work of leaving
-	endLife context.CancelFunc
-	done    chan struct{} // closed when the member has left
-	err     error         // why the membership ended, or did not leave in time; written before done is closed
+	ctx         context.Context         //nolint:containedctx // ends when the member begins to leave
+	leave       context.CancelCauseFunc // makes the member leave; called with nil when the user asked for that
+	deadline    context.Context         //nolint:containedctx // ends when the time to leave is over
+	endDeadline context.CancelFunc
+	life        context.Context //nolint:containedctx // outlives ctx, for the work of leaving
+	endLife     context.CancelFunc
+	done        chan struct{} // closed when the member has left
+	err         error         // why the membership ended, or did not leave in time; written before done is closed
 
 	driver *driver
 	owns   kafkaconn.Calls // the calls of own
@@ -98,11 +98,11 @@ func (g *Group) newMembership(ctx context.Context, topics *topiclist.List, kind 
 	}
 	m.leave(nil)
 	m.endLife()
-	defer m.endLate()
+	defer m.endDeadline()
 	if m.kafka == nil {
 		return nil, err
 	}
-	ended := m.kafka.endUntil(m.late)
+	ended := m.kafka.endUntil(m.deadline)
 	if ended != nil && errors.Is(err, errNotJoined) {
 		return nil, ended
 	}
@@ -127,7 +127,7 @@ func (g *Group) emptyMembership(ctx context.Context, topics *topiclist.List) *me
 	m.driver = newDriver(m, g.lastSetup())
 	values := context.WithoutCancel(ctx)
 	m.ctx, m.leave = context.WithCancelCause(values)
-	m.late, m.endLate = pause.Outlast(m.ctx, g.settings.StopTimeout)
+	m.deadline, m.endDeadline = pause.Outlast(m.ctx, g.settings.StopTimeout)
 	m.life, m.endLife = context.WithCancel(values)
 	m.findings.Reporter, m.findings.Logger = g.report, m.log
 	m.findings.Count = func(d offsets.Discord, n int) { g.metrics.discords.WithLabelValues(string(d)).Add(float64(n)) }
@@ -260,7 +260,7 @@ func (m *membership) run() {
 	}
 	byItself := m.ctx.Err() == nil || !errors.Is(context.Cause(m.ctx), context.Canceled)
 	m.leave(owned) // StopTimeout begins now, if it has not begun before
-	kafkaconn.Await(m.late, m.background.Ended())
+	kafkaconn.Await(m.deadline, m.background.Ended())
 	last := m.driver.end()
 	if last != nil {
 		<-last.returned
@@ -279,8 +279,8 @@ func (m *membership) run() {
 	} else {
 		m.group.log.AllGone()
 	}
-	err := errors.Join(owned, m.refusals.reason(), m.clusterFault(), m.users.end(m.late), m.kafka.endUntil(m.late))
-	m.endLate()
+	err := errors.Join(owned, m.refusals.reason(), m.clusterFault(), m.users.end(m.deadline), m.kafka.endUntil(m.deadline))
+	m.endDeadline()
 	m.group.setAbandoned(m)
 	m.endTenure(err)
 	if err != nil && last == nil && !byItself {
@@ -334,7 +334,7 @@ func (m *membership) notifyCommitted(s offsets.Committed, observed func()) bool 
 
 // lateMark counts and logs a mark of a partition that is not open.
 func (m *membership) lateMark(p kiel.Partition, offset int64) {
-	m.metrics.late.WithLabelValues(lateMark).Inc()
+	m.metrics.ignored.WithLabelValues(lateMark).Inc()
 	m.log.Debug("mark came too late", "partition", p.String(), "offset", offset)
 }
 

@@ -57,7 +57,7 @@ type metrics struct {
 	missing       *prometheus.GaugeVec
 	mismatches    prometheus.Counter
 	dropped       prometheus.Counter
-	late          *prometheus.CounterVec
+	ignored       *prometheus.CounterVec
 	gauges        *gauges
 }
 
@@ -103,7 +103,7 @@ func newMetrics(set *promreg.Set) *metrics {
 		mismatches: counters(set, "kiel_consumer_topic_mismatches_total",
 			"Partitions assigned to this member and not claimed, because it does not consume their topic.").WithLabelValues(),
 		dropped: counters(set, "kiel_consumer_errors_dropped_total", "Errors that nobody read from Errors in time.").WithLabelValues(),
-		late: counters(set, "kiel_consumer_ignored_total",
+		ignored: counters(set, "kiel_consumer_ignored_total",
 			"Errors after the beginning of Close, which are not sent to Errors, and marks of partitions that are not open.", "kind"),
 		gauges: promreg.Add(set, shown),
 	}
@@ -138,7 +138,7 @@ func (m *metrics) showZeros() {
 		m.discords.WithLabelValues(string(discord))
 	}
 	for _, kind := range []string{lateError, lateMark} {
-		m.late.WithLabelValues(kind)
+		m.ignored.WithLabelValues(kind)
 	}
 }
 

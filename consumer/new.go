@@ -33,7 +33,7 @@ func NewGroup(zookeeper, brokers []string, group string, opts Options) (g *Group
 	if opts.Registerer != nil {
 		opts.Session.Registerer = nil // the group's metrics have those of its session
 	}
-	shown := promreg.NewKeeper(opts.Session.Registerer, "") // refuses metrics of another session now, not when the session runs
+	shown := promreg.NewRegistry(opts.Session.Registerer, "") // refuses metrics of another session now, not when the session runs
 	opts.Session.Registerer = shown
 	defer func() {
 		if err != nil {
@@ -125,7 +125,7 @@ func newGroup(s *session.Session, b *bootstrap, group string, set settings) (*Gr
 	if s == nil {
 		return nil, failure("", "", errors.New("session is nil"))
 	}
-	keeper := promreg.NewKeeper(set.Registerer, group)
+	keeper := promreg.NewRegistry(set.Registerer, group)
 	m, shown := promreg.New(keeper, group, newMetrics)
 	g := &Group{
 		zk: s, brokers: b, name: group, settings: set, metrics: m, registerer: keeper,
@@ -145,7 +145,7 @@ func newGroup(s *session.Session, b *bootstrap, group string, set settings) (*Gr
 // newReporter returns the Reporter of a Group.
 func newReporter(set settings, m *metrics) *reporting.Reporter {
 	r := reporting.New(set.config.Consumer.Return.Errors, set.config.ChannelBufferSize, m.dropped.Inc)
-	r.Log, r.Logger, r.Late = errlog.New(set.log), set.log, m.late.WithLabelValues(lateError).Inc
+	r.Log, r.Logger, r.Late = errlog.New(set.log), set.log, m.ignored.WithLabelValues(lateError).Inc
 	r.Log.Explains(reporting.KindKafka, reporting.KindCommit, reporting.KindFetch, reporting.KindMetadata, reporting.KindOffsets, reporting.KindBroker)
 	return r
 }

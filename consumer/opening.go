@@ -376,7 +376,7 @@ func (o *opening) newPartition(ctx context.Context, end context.CancelCauseFunc,
 	_, text, _ := o.tracker.Marked() // nothing is marked yet
 	p := &Partition{
 		ctx: ctx, end: end, id: o.tp, claim: o.claim, stream: s, start: start, text: text, tracker: o.tracker,
-		committer: o.member.committer, pauses: o.member.pauses, log: o.member.group.log, late: o.member.lateMark,
+		committer: o.member.committer, pauses: o.member.pauses, log: o.member.group.log, countLate: o.member.lateMark,
 		metrics: o.member.metrics.of(o.tp.Topic), openedAt: time.Now(), openTook: time.Since(o.since),
 		keepsItself: o.member.group.settings.Fence != nil || o.origin == reporting.FromSetup,
 	}

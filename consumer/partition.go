@@ -44,7 +44,7 @@ type Partition struct {
 	committer *offsets.Committer
 	pauses    *pauses
 	log       *errlog.Log
-	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, because p is closed
+	countLate func(p kiel.Partition, offset int64) // counts a mark that has no effect, because p is closed
 
 	// announce, when not nil, calls the interceptors and the Observer with a message that is about to be handed out. It returns
 	// false if ctx ended before they returned.
@@ -389,7 +389,7 @@ func (p *Partition) count() {
 func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
 	if !p.tracker.Mark(m.Offset+1, "") {
-		p.late(p.id, m.Offset)
+		p.countLate(p.id, m.Offset)
 	}
 }
 
@@ -408,7 +408,7 @@ func (p *Partition) Mark(m *sarama.ConsumerMessage) {
 func (p *Partition) Done(m *sarama.ConsumerMessage) {
 	p.mustOwn(m)
 	if !p.tracker.Done(m.Offset) {
-		p.late(p.id, m.Offset)
+		p.countLate(p.id, m.Offset)
 	}
 }
 

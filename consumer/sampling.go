@@ -17,7 +17,7 @@ type sampler struct {
 	began   time.Time     // when that message was handed out
 }
 
-// sample begins a sample with m, which is handed out now, if a sample is due. The clock is the time of the last check of the claim.
+// sample begins a sample with m, which is handed out now, if a sample is due. The clock is that of the last check of the claim.
 func (p *Partition) sample(m *sarama.ConsumerMessage) {
 	if p.reading.trustedAt >= p.reading.sampler.due {
 		p.beginSample(m)

@@ -38,7 +38,7 @@ type groupSession struct {
 	member    string
 	committer *offsets.Committer
 	version   func() uint64
-	late      func(p kiel.Partition, offset int64) // counts a mark that has no effect, because p is not open
+	countLate func(p kiel.Partition, offset int64) // counts a mark that has no effect, because p is not open
 	left      func() error                         // returns why the membership has ended; nil while it lasts
 	ended     func(p *Partition)                   // says that Messages of p is about to be closed, in an eager session
 	store     func()                               // stores what Setup of an eager session has set
@@ -53,7 +53,7 @@ var _ sessionUser = (*groupSession)(nil)
 // newGroupSession returns the Session of a call of Consume with handler.
 func (m *membership) newGroupSession(s *consumeSession, handler sarama.ConsumerGroupHandler) *groupSession {
 	out := &groupSession{
-		session: s, handler: handler, member: m.group.Member(), committer: m.committer, version: m.version, late: m.lateMark, left: m.whyLeft,
+		session: s, handler: handler, member: m.group.Member(), committer: m.committer, version: m.version, countLate: m.lateMark, left: m.whyLeft,
 		channelSize: m.group.settings.config.ChannelBufferSize,
 	}
 	out.ended, out.store = func(p *Partition) { m.driver.readingEnded(p.id) }, func() { m.storeSeeks(s) }
@@ -200,7 +200,7 @@ func (s *groupSession) ResetOffset(topic string, partition int32, offset int64, 
 // seek stores a mark or reset of Setup. Outside of Setup it counts it as late.
 func (s *groupSession) seek(p kiel.Partition, to seek) {
 	if !s.session.seek(p, to) {
-		s.late(p, to.offset)
+		s.countLate(p, to.offset)
 	}
 }
 

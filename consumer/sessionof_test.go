@@ -200,7 +200,7 @@ func TestMarksAreOfTheNewestOpening(t *testing.T) {
 	s := newConsumeSession(t.Context(), t.Context(), sessions.Kind{})
 	late := 0
 	own := &groupSession{
-		session: s, committer: offsets.NewCommitter(offsets.Options{Timeout: time.Second}), late: func(kiel.Partition, int64) { late++ },
+		session: s, committer: offsets.NewCommitter(offsets.Options{Timeout: time.Second}), countLate: func(kiel.Partition, int64) { late++ },
 	}
 	openAt := func(topic string, id int32) *offsets.Tracker {
 		return own.committer.OpenStored(tp(topic, id), &fakeHolder{p: tp(topic, id)}, sarama.Uuid{}, 0, "")

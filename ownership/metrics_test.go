@@ -167,16 +167,16 @@ func TestMetricsOfTwoOwners(t *testing.T) {
 	})
 }
 
-// A Keeper's counters go on in the next owner. Its gauges are zero while there is none.
+// A Registry's counters go on in the next owner. Its gauges are zero while there is none.
 func TestMetricsThatAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
 		reg := prometheus.NewPedanticRegistry()
-		keeper := promreg.NewKeeper(reg, "g")
+		registry := promreg.NewRegistry(reg, "g")
 		for i, name := range []string{"a", "b"} {
 			info := fmt.Sprintf("kiel_member_info{member=%s,module_version=%s}", name, ownership.Version())
-			a := w.owning(name, "t:0", memberOptions{Options: ownership.Options{Registerer: keeper}})
+			a := w.owning(name, "t:0", memberOptions{Options: ownership.Options{Registerer: registry}})
 			wantSeries(t, reg, map[string]float64{"kiel_owned_partitions{topic=t}": 1, "kiel_claims_total{result=ok}": float64(i + 1), info: 1, "kiel_ready{}": 1})
 			a.quit()
 			<-a.done
@@ -185,7 +185,7 @@ func TestMetricsThatAreKept(t *testing.T) {
 				t.Error("the metrics hold an owner that has stopped")
 			}
 		}
-		keeper.Close()
+		registry.Close()
 		if got := series(t, reg); len(got) != 0 {
 			t.Errorf("left behind: %v", got)
 		}

@@ -24,7 +24,7 @@ type Set struct {
 	collectors []prometheus.Collector
 	group      string
 	target     prometheus.Registerer // where the set is registered; nil for nowhere
-	keeper     *Keeper               // the Keeper that registers the set; nil if Show does
+	owner      *Registry             // the Registry that registers the set; nil if Show does
 }
 
 // Labeller is a collector that can return its metrics with more labels.
@@ -32,18 +32,18 @@ type Labeller interface {
 	With(labels prometheus.Labels) prometheus.Collector
 }
 
-// New returns the metrics of a part, which build makes, and their set. If reg is a Keeper that has metrics of type M, New returns
-// those, with their counts. All have the Labels of the set.
+// New returns the metrics of a part, which build makes, and their set. If reg is a Registry that has metrics of type M, New
+// returns those, with their counts. All have the Labels of the set.
 func New[M any](reg prometheus.Registerer, group string, build func(*Set) M) (M, *Set) {
-	if k, ok := reg.(*Keeper); ok {
-		return kept(k, build)
+	if r, ok := reg.(*Registry); ok {
+		return kept(r, build)
 	}
 	s := newSet(reg, group, nil)
 	return build(s), s
 }
 
-func newSet(target prometheus.Registerer, group string, k *Keeper) *Set {
-	return &Set{registry: prometheus.NewRegistry(), group: group, target: target, keeper: k}
+func newSet(target prometheus.Registerer, group string, r *Registry) *Set {
+	return &Set{registry: prometheus.NewRegistry(), group: group, target: target, owner: r}
 }
 
 // Labels returns the constant labels with which each metric of the set must be created. A Registerer that added them would do so
@@ -58,18 +58,18 @@ func LabelsOf(reg prometheus.Registerer) prometheus.Labels {
 	return nil
 }
 
-// Complete says that the set has all its metrics. A Keeper then registers it.
+// Complete says that the set has all its metrics. A Registry then registers it.
 func (s *Set) Complete() error {
-	if s.keeper == nil {
+	if s.owner == nil {
 		return nil
 	}
-	return s.keeper.show(s)
+	return s.owner.show(s)
 }
 
-// Show registers the set until hide is called, unless a Keeper registers it. It returns an error, and registers nothing, if a
+// Show registers the set until hide is called, unless a Registry registers it. It returns an error, and registers nothing, if a
 // living part has the same metrics.
 func (s *Set) Show() (hide func(), err error) {
-	if s.keeper != nil {
+	if s.owner != nil {
 		return func() {}, nil
 	}
 	if err := register(s.target, s); err != nil {

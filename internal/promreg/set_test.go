@@ -81,7 +81,7 @@ func TestSetsComeAndGo(t *testing.T) {
 
 func TestKeeperKeeps(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	k := promreg.NewKeeper(reg, "g")
+	k := promreg.NewRegistry(reg, "g")
 	for i := range 3 {
 		e, set := promreg.New(k, "ignored", newEngine)
 		_, parts := promreg.New(k, "", newWheel)
@@ -98,7 +98,7 @@ func TestKeeperKeeps(t *testing.T) {
 			t.Errorf("%d: %v runs, %d series, %d sets", i, n, count(t, reg), len(k.Sets()))
 		}
 	}
-	_, set := promreg.New(promreg.NewKeeper(reg, "g"), "g", newEngine)
+	_, set := promreg.New(promreg.NewRegistry(reg, "g"), "g", newEngine)
 	if err := set.Complete(); err == nil {
 		t.Error("two Keepers registered the same")
 	}
@@ -110,7 +110,7 @@ func TestKeeperKeeps(t *testing.T) {
 }
 
 func TestWithoutARegisterer(t *testing.T) {
-	for _, reg := range []prometheus.Registerer{nil, promreg.NewKeeper(nil, "g")} {
+	for _, reg := range []prometheus.Registerer{nil, promreg.NewRegistry(nil, "g")} {
 		e, set := promreg.New(reg, "g", newEngine)
 		hide, err := set.Show()
 		if err := errors.Join(err, set.Complete()); err != nil {
@@ -124,10 +124,10 @@ func TestWithoutARegisterer(t *testing.T) {
 	}
 }
 
-// TestKeeperIsARegisterer: what is registered on a Keeper itself gets the label group, and goes when it is unregistered.
-func TestKeeperIsARegisterer(t *testing.T) {
+// TestRegistryIsARegisterer: what is registered on a Registry itself gets the label group, and goes when it is unregistered.
+func TestRegistryIsARegisterer(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	k := promreg.NewKeeper(reg, "g")
+	k := promreg.NewRegistry(reg, "g")
 	dials := prometheus.NewCounter(opts("dials_total", "Dials."))
 	if err := k.Register(dials); err != nil {
 		t.Fatal(err)
