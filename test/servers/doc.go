@@ -4,6 +4,8 @@
 //	kafka := servers.StartKafka(t, servers.KafkaOptions{})
 //	run(zk.Addr(), kafka.Brokers())
 //
+// Tests of a package that leave the brokers alone can share them: see [Shared].
+//
 // What they need is installed by `make setup`; a test that finds it missing fails, it never skips.
 //
 // # Guarantees

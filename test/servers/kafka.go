@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/IBM/sarama"
@@ -40,8 +41,10 @@ type Kafka struct {
 	opts  KafkaOptions
 	id    string // of the cluster
 	nodes []*KafkaNode
-	tools int // runs of tools
 }
+
+// tools counts the runs of Kafka's tools, whose logs have names of their own.
+var tools atomic.Int64
 
 // StartKafka starts a Kafka cluster and returns when each broker knows all the others. Topics are not created by being asked for,
 // see [Kafka.CreateTopic].
@@ -187,10 +190,9 @@ func (k *Kafka) WaitTopic(name string, partitions int32) {
 // ConsumerGroups runs Kafka's own kafka-consumer-groups.sh with these arguments and returns what it prints.
 func (k *Kafka) ConsumerGroups(args ...string) string {
 	k.tb.Helper()
-	k.tools++
 	n := k.nodes[0]
 	args = append([]string{"org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", n.Addr()}, args...)
-	p := n.java(fmt.Sprintf("kafka-consumer-groups.%d", k.tools), "128m", args...)
+	p := n.java(fmt.Sprintf("kafka-consumer-groups.%d", tools.Add(1)), "128m", args...)
 	if err := p.Wait(); err != nil {
 		k.tb.Fatalf("kafka-consumer-groups.sh %v: %v\n%s", args[1:], err, p.Log())
 	}

@@ -13,25 +13,20 @@ import (
 )
 
 // aclRig is a Kafka with ACLs. Whoever connects to the plain listener may do all, user may do what allow allows.
-type aclRig struct {
-	*rig
-
-	admin sarama.ClusterAdmin
-}
+type aclRig struct{ *rig }
 
 func newACLRig(t *testing.T, version string) *aclRig {
 	t.Helper()
-	r := newRig(t, servers.KafkaOptions{Version: version, Users: map[string]string{user: password}, Config: map[string]string{
+	return &aclRig{newRig(t, servers.KafkaOptions{Version: version, Users: map[string]string{user: password}, Config: map[string]string{
 		"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 		"super.users":           "User:ANONYMOUS",
-	}}, 2)
-	return &aclRig{r, r.admin()}
+	}}, 2)}
 }
 
 // may lets the user do something with the topic or a group.
 func (r *aclRig) may(op sarama.AclOperation, what sarama.AclResourceType, name string) {
 	r.t.Helper()
-	err := r.admin.CreateACLs([]*sarama.ResourceAcls{{
+	err := r.admin().CreateACLs([]*sarama.ResourceAcls{{
 		Resource: sarama.Resource{ResourceType: what, ResourceName: name, ResourcePatternType: sarama.AclPatternLiteral},
 		Acls:     []*sarama.Acl{{Principal: "User:" + user, Host: "*", Operation: op, PermissionType: sarama.AclPermissionAllow}},
 	}})
@@ -43,7 +38,7 @@ func (r *aclRig) may(op sarama.AclOperation, what sarama.AclResourceType, name s
 // mayNot takes away from the user all that may has given for the topic or a group.
 func (r *aclRig) mayNot(what sarama.AclResourceType, name string) {
 	r.t.Helper()
-	_, err := r.admin.DeleteACL(sarama.AclFilter{
+	_, err := r.admin().DeleteACL(sarama.AclFilter{
 		ResourceType: what, ResourceName: &name, ResourcePatternTypeFilter: sarama.AclPatternLiteral,
 		Operation: sarama.AclOperationAny, PermissionType: sarama.AclPermissionAny,
 	}, false)
@@ -56,7 +51,7 @@ func (r *aclRig) mayNot(what sarama.AclResourceType, name string) {
 func (r *aclRig) member(group string) *member {
 	config := memberConfig()
 	withSASL(config, sarama.SASLTypePlaintext, password)
-	secure := &rig{t: r.t, zk: r.zk, brokers: r.kafka.SecureBrokers(servers.ListenerSASL), group: group, config: config}
+	secure := &rig{t: r.t, zk: r.zk, brokers: r.kafka.SecureBrokers(servers.ListenerSASL), topic: r.topic, group: group, config: config}
 	return secure.member("a")
 }
 
@@ -89,15 +84,12 @@ func refusalOf(what sarama.AclResourceType) error {
 // A refusal by Kafka's ACLs ends Consume: at the start at once, and after a minute when it is withdrawn.
 func TestACLs(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions() {
-		t.Run("kafka "+version, func(t *testing.T) {
-			t.Parallel()
-			r := newACLRig(t, version)
-			r.produce(1, 0, 1)
-			r.atStart(t)
-			r.withdrawn(t)
-		})
-	}
+	longer(t, func(t *testing.T, version string) {
+		r := newACLRig(t, version)
+		r.produce(1, 0, 1)
+		r.atStart(t)
+		r.withdrawn(t)
+	})
 }
 
 // atStart checks all that a principal may lack.
@@ -114,14 +106,14 @@ func (r *aclRig) atStart(t *testing.T) {
 		{read, none, sarama.AclResourceGroup},
 		{read, describe, sarama.AclResourceGroup},
 	} {
-		group := fmt.Sprint("g", i)
+		group := fmt.Sprint(r.group, i)
 		if c.topic != none {
-			r.may(c.topic, sarama.AclResourceTopic, topic)
+			r.may(c.topic, sarama.AclResourceTopic, r.topic)
 		}
 		if c.group != none {
 			r.may(c.group, sarama.AclResourceGroup, group)
 		}
-		name := topic
+		name := r.topic
 		if c.what == sarama.AclResourceGroup {
 			name = group
 		}
@@ -130,7 +122,7 @@ func (r *aclRig) atStart(t *testing.T) {
 		if d := time.Since(began); d > 20*time.Second {
 			t.Errorf("topic %s, group %s: Consume returned after %v", &c.topic, &c.group, d)
 		}
-		r.mayNot(sarama.AclResourceTopic, topic)
+		r.mayNot(sarama.AclResourceTopic, r.topic)
 	}
 }
 
@@ -138,12 +130,12 @@ func (r *aclRig) atStart(t *testing.T) {
 // ends Consume when it is withdrawn for a minute.
 func (r *aclRig) withdrawn(t *testing.T) {
 	t.Helper()
-	r.may(sarama.AclOperationRead, sarama.AclResourceTopic, topic)
-	r.may(sarama.AclOperationRead, sarama.AclResourceGroup, "g")
-	a := r.member("g")
+	r.may(sarama.AclOperationRead, sarama.AclResourceTopic, r.topic)
+	r.may(sarama.AclOperationRead, sarama.AclResourceGroup, r.group)
+	a := r.member(r.group)
 	r.produce(10, 0, 1)
 	until(t, "all messages", func() bool { return a.count.Load() == 2*int64(r.written) })
-	for what, name := range map[sarama.AclResourceType]string{sarama.AclResourceTopic: topic, sarama.AclResourceGroup: "g"} {
+	for what, name := range map[sarama.AclResourceType]string{sarama.AclResourceTopic: r.topic, sarama.AclResourceGroup: r.group} {
 		r.mayNot(what, name)
 		before := len(a.errors())
 		r.produce(10, 0, 1)
@@ -158,7 +150,7 @@ func (r *aclRig) withdrawn(t *testing.T) {
 		})
 		r.may(sarama.AclOperationRead, what, name)
 		until(t, "all is committed", func() bool {
-			return committed(t, r.admin, 0) == int64(r.written) && committed(t, r.admin, 1) == int64(r.written)
+			return r.committed(0) == int64(r.written) && r.committed(1) == int64(r.written)
 		})
 	}
 	if n := a.count.Load(); n < 2*int64(r.written) {
@@ -181,7 +173,7 @@ func (r *aclRig) withdrawnForLong(t *testing.T, a *member) {
 		member *member
 		what   sarama.AclResourceType
 		name   string
-	}{{a, sarama.AclResourceGroup, "g"}, {b, sarama.AclResourceTopic, topic}} {
+	}{{a, sarama.AclResourceGroup, r.group}, {b, sarama.AclResourceTopic, r.topic}} {
 		began := time.Now()
 		r.mayNot(c.what, c.name)
 		r.produce(10, 0, 1)

@@ -1,6 +1,7 @@
 package realkafka_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 // copyOffsets stores the group's offsets in another cluster, with their metadata, as a mirror does. change changes the metadata.
 func (r *rig) copyOffsets(to *rig, n int32, change func(string) string) {
 	r.t.Helper()
-	stored, err := r.admin().ListConsumerGroupOffsets("g", map[string][]int32{topic: ids(n)})
+	stored, err := r.admin().ListConsumerGroupOffsets(r.group, map[string][]int32{r.topic: ids(n)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -21,24 +22,27 @@ func (r *rig) copyOffsets(to *rig, n int32, change func(string) string) {
 		r.t.Fatal(err)
 	}
 	defer client.Close()
-	coordinator, err := client.Coordinator("g")
+	coordinator, err := client.Coordinator(to.group)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	req := sarama.NewOffsetCommitRequest(client.Config(), "g")
+	req := sarama.NewOffsetCommitRequest(client.Config(), to.group)
 	for p := range n {
-		b := stored.GetBlock(topic, p)
-		req.AddBlockWithLeaderEpoch(topic, p, b.Offset, b.LeaderEpoch, 0, change(b.Metadata))
+		b := stored.GetBlock(r.topic, p)
+		req.AddBlockWithLeaderEpoch(to.topic, p, b.Offset, b.LeaderEpoch, 0, change(b.Metadata))
 	}
-	resp, err := coordinator.CommitOffset(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for p, kerr := range resp.Errors[topic] {
-		if kerr != sarama.ErrNoError {
-			r.t.Fatalf("%s:%d: %v", topic, p, kerr)
+	until(r.t, "the coordinator has loaded", func() bool {
+		resp, err := coordinator.CommitOffset(req)
+		if err != nil {
+			r.t.Fatal(err)
 		}
-	}
+		for p, kerr := range resp.Errors[to.topic] {
+			if !slices.Contains([]sarama.KError{sarama.ErrNoError, sarama.ErrOffsetsLoadInProgress, sarama.ErrNotCoordinatorForConsumer}, kerr) {
+				r.t.Fatalf("%s:%d: %v", to.topic, p, kerr)
+			}
+		}
+		return resp.Errors[to.topic][0] == sarama.ErrNoError
+	})
 }
 
 // earlier returns metadata as members of earlier versions write them, whose ids are the topic's alone.
@@ -51,11 +55,11 @@ func earlier(metadata string) string {
 // TestCopiedOffsets has a group move to a second Kafka, which has the same messages and the group's offsets. Then Kafka's tool
 // stores the offsets of an earlier version's members again, as docs/moving-to-another-cluster.md says.
 func TestCopiedOffsets(t *testing.T) {
+	t.Parallel()
 	const n = 4
-	r := newRig(t, servers.KafkaOptions{}, n)
-	other := &rig{t: t, kafka: servers.StartKafka(t, servers.KafkaOptions{}), zk: r.zk}
-	other.brokers = other.kafka.Brokers()
-	other.kafka.CreateTopic(topic, n)
+	r, other := sharedRig(t, servers.Kafka4, n), newRig(t, servers.KafkaOptions{}, n)
+	other.kafka.CreateTopic(r.topic, n)
+	other.zk, other.topic, other.group = r.zk, r.topic, r.group
 	r.produce(100, ids(n)...)
 	other.produce(100, ids(n)...)
 	a := r.member("a")
@@ -72,15 +76,14 @@ func TestCopiedOffsets(t *testing.T) {
 		t.Errorf("%d messages were read, want %d that are new; reported %v", b.count.Load(), 5*n, errs)
 	}
 
-	admin := other.admin()
-	if err := admin.DeleteConsumerGroup("g"); err != nil {
+	if err := other.admin().DeleteConsumerGroup(other.group); err != nil {
 		t.Fatal(err)
 	}
 	r.copyOffsets(other, n, earlier)
-	other.kafka.ConsumerGroups("--group", "g", "--topic", topic, "--reset-offsets", "--to-current", "--execute")
+	other.kafka.ConsumerGroups("--group", r.group, "--topic", r.topic, "--reset-offsets", "--to-current", "--execute")
 	c := other.member("c")
 	until(t, "what came after the copy", func() bool { return c.count.Load() >= 5*n })
-	until(t, "it is stored", func() bool { return committed(t, admin, n-1) == 105 })
+	until(t, "it is stored", func() bool { return other.committed(n-1) == 105 })
 	c.leave()
 	if errs := c.errors(); c.count.Load() != 5*n || len(errs) > 0 {
 		t.Errorf("%d messages were read, want %d; reported %v", c.count.Load(), 5*n, errs)

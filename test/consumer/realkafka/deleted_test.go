@@ -6,24 +6,23 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/consumer"
-	"github.com/kielgo/kiel/test/servers"
 )
 
 // A topic that is deleted while it is consumed, with marks under way, is one error, and is consumed again when it is created
 // again.
 func TestDeletedTopic(t *testing.T) {
+	t.Parallel()
 	longer(t, func(t *testing.T, version string) {
 		const n = 8
-		r := newRig(t, servers.KafkaOptions{Version: version}, n)
+		r := sharedRig(t, version, n)
 		r.produce(100, ids(n)...)
 		a := r.member("a")
 		until(t, "all messages", func() bool { return a.count.Load() == 100*n })
-		admin := r.admin()
 		for _, p := range ids(n) { // commits of a deleted topic would be refused, and reported
-			until(t, "the marks are committed", func() bool { return committed(t, admin, p) == 100 })
+			until(t, "the marks are committed", func() bool { return r.committed(p) == 100 })
 		}
 		began := time.Now()
-		if err := admin.DeleteTopic(topic); err != nil {
+		if err := r.admin().DeleteTopic(r.topic); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "the error", func() bool { return len(a.errors()) > 0 })
@@ -36,7 +35,7 @@ func TestDeletedTopic(t *testing.T) {
 		}
 
 		began = time.Now()
-		r.kafka.CreateTopic(topic, n)
+		r.kafka.CreateTopic(r.topic, n)
 		r.produce(10, ids(n)...)
 		until(t, "all messages of the new topic", func() bool { return a.count.Load() == 110*n })
 		t.Attr("read-again", time.Since(began).String())

@@ -17,9 +17,6 @@ import (
 	"github.com/kielgo/kiel/test/servers"
 )
 
-// newTopic is what a deploy adds.
-const newTopic = "payments"
-
 // maxUnowned bounds how long a partition may be without an owner while a member that asks for its topic has joined. A hand-over
 // takes milliseconds, and what is changed shortly after another change waits for the quiet period of 200 ms.
 const maxUnowned = 3 * time.Second
@@ -27,8 +24,10 @@ const maxUnowned = 3 * time.Second
 // A rolling deploy adds a topic, and the next one takes it away, while messages are written to both topics all the while: no
 // message is lost or processed twice, and what some member asks for is owned by one that asks, but for hand-overs.
 func TestRollingDeploys(t *testing.T) {
+	t.Parallel()
 	const n, members = 6, 3
-	r := newRig(t, servers.KafkaOptions{}, n)
+	r := sharedRig(t, servers.Kafka4, n)
+	topic, newTopic := r.topic, r.topic+"-new"
 	r.kafka.CreateTopic(newTopic, n)
 	d := &deploy{rig: r, group: make([]*member, members), asks: make([][]string, members), stations: map[kiel.Partition]*station{}}
 	for _, name := range []string{topic, newTopic} {

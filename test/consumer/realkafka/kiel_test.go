@@ -28,7 +28,7 @@ type installed struct {
 
 func newInstalled(t *testing.T, zk *servers.ZooKeeper) *installed {
 	t.Helper()
-	k := &installed{rig: newRig(t, servers.KafkaOptions{}, 4), bin: filepath.Join(t.TempDir(), "kiel")}
+	k := &installed{rig: sharedRig(t, servers.Kafka4, 4), bin: filepath.Join(t.TempDir(), "kiel")}
 	k.zk, k.zookeeper = zk.Addr(), strings.Join(zk.Addrs(), ",")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", k.bin, "github.com/kielgo/kiel/cmd/kiel").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -85,18 +85,19 @@ func (k *installed) releases(partition string) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	if _, err := inc.Create(k.t.Context(), "/kiel/groups/g/owners/"+partition, nil, session.Persistent); err != nil {
+	if _, err := inc.Create(k.t.Context(), "/kiel/groups/"+k.group+"/owners/"+partition, nil, session.Persistent); err != nil {
 		k.t.Fatal(err)
 	}
-	k.wants(0, "deleted", "release", "g", partition, "--yes")
-	k.wants(1, "", "release", "g", partition, "--yes")
-	if exists, _, err := inc.Exists(k.t.Context(), "/kiel/groups/g/epochs/"+partition); exists || err != nil {
+	k.wants(0, "deleted", "release", k.group, partition, "--yes")
+	k.wants(1, "", "release", k.group, partition, "--yes")
+	if exists, _, err := inc.Exists(k.t.Context(), "/kiel/groups/"+k.group+"/epochs/"+partition); exists || err != nil {
 		k.t.Errorf("an epoch is left: %v, %v", exists, err)
 	}
 }
 
 // On real servers kiel finds a handler that hangs, resets offsets when the members have gone, and says that the quorum is lost.
 func TestKielOnRealServers(t *testing.T) {
+	t.Parallel()
 	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{Servers: 3, TickTime: time.Second})
 	k := newInstalled(t, zk)
 	var hang atomic.Bool
@@ -109,35 +110,35 @@ func TestKielOnRealServers(t *testing.T) {
 	c := k.member("c1")
 	k.produce(5, 0, 1, 2, 3)
 	until(t, "all is committed", func() bool {
-		out, _ := k.run("why", "g", "orders:0")
+		out, _ := k.run("why", k.group, k.topic+":0")
 		return strings.Contains(out, "committed 5 of 5")
 	})
-	k.wants(0, "ZooKeeper 3/3, Kafka ok", "doctor", "g", "--window", "2s")
+	k.wants(0, "ZooKeeper 3/3, Kafka ok", "doctor", k.group, "--window", "2s")
 	hang.Store(true)
 	began := time.Now()
 	k.produce(5, 0)
 	stop := k.producing(0, 1)
-	out, _ := k.run("doctor", "g", "--window", "5s", "-o", "json")
+	out, _ := k.run("doctor", k.group, "--window", "5s", "-o", "json")
 	stop()
 	var report inspect.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(report.Findings, func(f inspect.Finding) bool {
-		return f.Kind == inspect.StandsStill && slices.Equal(f.Objects, []string{"orders:0"}) && f.Member == "c1" && f.Waiting >= 5 && f.Since != nil
+		return f.Kind == inspect.StandsStill && slices.Equal(f.Objects, []string{k.topic + ":0"}) && f.Member == "c1" && f.Waiting >= 5 && f.Since != nil
 	})
 	if i < 0 || report.Findings[i].Since.Before(began.Add(-time.Second)) || report.Findings[i].Since.After(began.Add(10*time.Second)) {
 		t.Errorf("findings %+v", report.Findings)
 	}
-	reset := []string{"offsets", "reset", "g", "--topic", "orders", "--to", "@-1h", "--yes"}
+	reset := []string{"offsets", "reset", k.group, "--topic", k.topic, "--to", "@-1h", "--yes"}
 	k.wants(1, "", reset...)
 	close(release)
 	c.leave()
 	k.wants(0, "stored", reset...)
-	k.wants(0, "a reset", "offsets", "show", "g")
-	k.releases("orders:99")
+	k.wants(0, "a reset", "offsets", "show", k.group)
+	k.releases(k.topic + ":99")
 	for _, node := range zk.Nodes()[:2] {
 		node.Kill()
 	}
-	k.wants(1, "no quorum of ZooKeeper answers", "doctor", "g", "--wait", "5s")
+	k.wants(1, "no quorum of ZooKeeper answers", "doctor", k.group, "--wait", "5s")
 }

@@ -13,13 +13,13 @@ import (
 // stored returns how many partitions have an offset of 1, and the lengths of the shortest and the longest metadata.
 func (r *rig) stored(n int32) (count, shortest, longest int) {
 	r.t.Helper()
-	resp, err := r.admin().ListConsumerGroupOffsets("g", map[string][]int32{topic: ids(n)})
+	resp, err := r.admin().ListConsumerGroupOffsets(r.group, map[string][]int32{r.topic: ids(n)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	shortest = 1 << 20
 	for p := range n {
-		if b := resp.GetBlock(topic, p); b != nil && b.Offset == 1 {
+		if b := resp.GetBlock(r.topic, p); b != nil && b.Offset == 1 {
 			count++
 			shortest, longest = min(shortest, len(b.Metadata)), max(longest, len(b.Metadata))
 		}
@@ -27,23 +27,34 @@ func (r *rig) stored(n int32) (count, shortest, longest int) {
 	return count, shortest, longest
 }
 
+// otherwiseRig makes a rig on a shared broker that takes less at once, and longer metadata, and that creates topics.
+func otherwiseRig(t *testing.T, version string, partitions int32) *rig {
+	t.Helper()
+	opts := servers.KafkaOptions{Version: version, Config: map[string]string{
+		"message.max.bytes": "100000", "offset.metadata.max.bytes": "10000", "auto.create.topics.enable": "true", "num.partitions": "3",
+	}}
+	return rigOn(t, all.Kafka(t, "configured otherwise "+version, opts), partitions)
+}
+
 // TestLargeCommits marks a message in each of many partitions with a long text, on brokers as they are, on brokers that take less
 // at once and longer metadata, and on brokers that take shorter metadata.
 func TestLargeCommits(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
-		n      int32
-		config map[string]string
-		text   int
-		lost   bool
+		n    int32
+		rig  func(t *testing.T, version string, partitions int32) *rig
+		text int
+		lost bool
 	}{
-		"many":                    {300, nil, consumer.MaxMetadata, false},
-		"brokers that take less":  {40, map[string]string{"message.max.bytes": "100000", "offset.metadata.max.bytes": "10000"}, 9000, false},
-		"too long for this Kafka": {8, map[string]string{"offset.metadata.max.bytes": "1000"}, 1000, true},
+		"many":                    {300, sharedRig, consumer.MaxMetadata, false},
+		"brokers that take less":  {40, otherwiseRig, 9000, false},
+		"too long for this Kafka": {8, secureRig, 1000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			longer(t, func(t *testing.T, version string) {
 				n := c.n
-				r := newRig(t, servers.KafkaOptions{Version: version, Config: c.config}, n)
+				r := c.rig(t, version, n)
 				r.text = strings.Repeat("x", c.text)
 				r.produce(1, ids(n)...)
 				a := r.member("a")

@@ -28,6 +28,7 @@ func (d *nameDialer) Dial(network, address string) (net.Conn, error) {
 
 // Members that were made from a client, and others, read again when all brokers have moved to other addresses.
 func TestAllBrokersMove(t *testing.T) {
+	t.Parallel()
 	const n = 4
 	r := newRig(t, servers.KafkaOptions{}, n)
 	r.produce(100, ids(n)...)
@@ -46,14 +47,13 @@ func TestAllBrokersMove(t *testing.T) {
 	r.construct = func(zk *session.Session, opts consumer.Options) (*consumer.Group, error) {
 		if opts.Name == "of-a-client" {
 			opts.Config = nil
-			return consumer.NewFromClient(zk, client, "g", opts)
+			return consumer.NewFromClient(zk, client, r.group, opts)
 		}
 		opts.Config = config()
-		return consumer.New(zk, []string{byName}, "g", opts)
+		return consumer.New(zk, []string{byName}, r.group, opts)
 	}
 	a, b := r.member("of-a-client"), r.member("of-addresses")
-	total := func() int64 { return a.count.Load() + b.count.Load() }
-	until(t, "the messages before", func() bool { return total() == 100*n && a.open.Load() == n/2 && b.open.Load() == n/2 })
+	until(t, "the messages before", func() bool { return total(a, b) == 100*n && shared(n, a, b) })
 	s := *a.sess.Load()
 	s.Commit()
 	(*b.sess.Load()).Commit()
@@ -62,9 +62,9 @@ func TestAllBrokersMove(t *testing.T) {
 	names.now.Store(&r.brokers[0])
 	moved := time.Now()
 	r.produce(100, ids(n)...)
-	until(t, "the messages after", func() bool { return total() >= 200*n })
+	until(t, "the messages after", func() bool { return total(a, b) >= 200*n })
 	t.Logf("read again %v after the move", time.Since(moved).Round(time.Millisecond))
-	if got := total(); got != 200*n {
+	if got := total(a, b); got != 200*n {
 		t.Errorf("%d messages, want %d", got, 200*n)
 	}
 	a.leave()

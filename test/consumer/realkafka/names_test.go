@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
-
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
@@ -23,10 +21,9 @@ func TestGroupNames(t *testing.T) {
 		"$x {a}\"<b>'\\": "$x {a}\"<b>'\\", "100%": "100%", "%2F": "%252F", "%41": "%2541", ".": "%2E", "..": "%2E%2E", "../plain": "..%2Fplain",
 		"a\tb\n": "a%09b%0A", "😀": "%F0%9F%98%80", strings.Repeat("/", 83): strings.Repeat("%2F", 83), strings.Repeat("ö", 124): strings.Repeat("ö", 124),
 	}
-	r := newRig(t, servers.KafkaOptions{}, 1)
+	r := sharedRig(t, servers.Kafka4, 1)
 	r.zk = servers.StartZooKeeper(t, servers.ZooKeeperOptions{TickTime: 500 * time.Millisecond, MaxSessionTimeout: time.Minute}).Addr()
 	r.produce(3, 0)
-	admin := r.admin()
 	zk, err := session.Start(t.Context(), []string{r.zk}, session.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -39,15 +36,15 @@ func TestGroupNames(t *testing.T) {
 	if err := inc.EnsurePath(t.Context(), "/kiel/groups/%2f"); err != nil { // of a member in Python
 		t.Fatal(err)
 	}
-	members := map[string]*member{}
+	members, rigs := map[string]*member{}, map[string]*rig{}
 	for name := range znodes {
 		one := *r
 		one.group = name
-		members[name] = one.member(fmt.Sprint("member-", len(members)))
+		members[name], rigs[name] = one.member(fmt.Sprint("member-", len(members))), &one
 	}
 	for name, m := range members {
 		until(t, fmt.Sprintf("three messages, in the group %q", name), func() bool { return m.count.Load() == 3 })
-		until(t, fmt.Sprintf("the offset of group %q", name), func() bool { return committedBy(t, admin, name) == 3 })
+		until(t, fmt.Sprintf("the offset of group %q", name), func() bool { return rigs[name].committed(0) == 3 })
 		g, err := ownership.Inspect(t.Context(), zk, name)
 		if err != nil || g.Group != name || len(g.Partitions) != 1 || g.Partitions[0].Owner != m.group.Member() || len(g.Disagreements) > 0 {
 			t.Errorf("%q: %+v, %v", name, g, err)
@@ -69,15 +66,4 @@ func TestGroupNames(t *testing.T) {
 	if !maps.Equal(read, znodes) {
 		t.Errorf("the groups have the znodes %q, want %q", read, znodes)
 	}
-}
-
-// committedBy returns the offset of partition 0 that a group has committed.
-func committedBy(t *testing.T, admin sarama.ClusterAdmin, group string) int64 {
-	t.Helper()
-	resp, err := admin.ListConsumerGroupOffsets(group, map[string][]int32{topic: {0}})
-	if err != nil {
-		t.Error(err)
-		return -2
-	}
-	return resp.GetBlock(topic, 0).Offset
 }

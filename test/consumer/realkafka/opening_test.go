@@ -9,15 +9,15 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer"
-	"github.com/kielgo/kiel/test/servers"
 )
 
 // The first message of a partition comes at once after its claim, though the other partitions of its broker
 // are idle and long polls last 10 s.
 func TestOpenBesideIdlePartitions(t *testing.T) {
+	t.Parallel()
 	longer(t, func(t *testing.T, version string) {
 		const n = 8
-		r := newRig(t, servers.KafkaOptions{Version: version}, n)
+		r := sharedRig(t, version, n)
 		r.config = memberConfig()
 		r.config.Consumer.MaxWaitTime = 10 * time.Second
 		r.config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()} // a claim waits for no session

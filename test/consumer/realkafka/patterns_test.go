@@ -7,20 +7,23 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/consumer"
-	"github.com/kielgo/kiel/test/servers"
 )
 
 // Patterns find the topics of a real Kafka, one that is created later too, and none of Kafka's own. One that was deleted is
 // reported once, and leaves the set for good when it is removed.
-func TestPatterns(t *testing.T) { longer(t, testPatterns) }
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	longer(t, testPatterns)
+}
 
 func testPatterns(t *testing.T, version string) {
 	t.Helper()
-	r := newRig(t, servers.KafkaOptions{Version: version}, 2)
-	r.kafka.CreateTopic("left-out", 1)
+	r := sharedRig(t, version, 2)
+	newTopic := r.topic + "-new"
+	r.kafka.CreateTopic(r.topic+"-left-out", 1)
 	r.config = memberConfig()
 	r.config.Metadata.RefreshFrequency = time.Second
-	r.topics = []string{"^.*", "!^left-.*"}
+	r.topics = []string{"^" + r.topic + ".*", "^__.*", "!^" + r.topic + "-left-.*"}
 	r.produce(10, 0, 1)
 	a, b := r.member("a"), r.member("b")
 	until(t, "20 messages", func() bool { return a.count.Load()+b.count.Load() == 20 })

@@ -63,6 +63,7 @@ func (s *seen) count() int {
 // its partition is open, also while the processors are busy. A message that is in the log twice is the producer's, so the
 // producer is idempotent.
 func TestReauthentication(t *testing.T) {
+	t.Parallel()
 	const session = 4 * time.Second
 	lasts := 3 * session
 	if *full {
@@ -72,7 +73,7 @@ func TestReauthentication(t *testing.T) {
 	r := newRig(t, servers.KafkaOptions{
 		TLS: ca, Users: map[string]string{user: password}, Config: map[string]string{"connections.max.reauth.ms": fmt.Sprint(session.Milliseconds())},
 	}, 2)
-	producer, err := kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DefaultProduceTopic(topic), kgo.DisableClientMetrics())
+	producer, err := kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DefaultProduceTopic(r.topic), kgo.DisableClientMetrics())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func TestReauthentication(t *testing.T) {
 		withSASL(config, mechanism, password)
 		withTLS(config, ca.Client(""))
 		s := &seen{values: map[string]string{}}
-		secure := &rig{t: t, kafka: r.kafka, zk: r.zk, brokers: brokers, group: string(mechanism), config: config}
+		secure := &rig{t: t, kafka: r.kafka, zk: r.zk, brokers: brokers, topic: r.topic, group: string(mechanism), config: config}
 		secure.handler = func(m *member) sarama.ConsumerGroupHandler { return seeing{m, s} }
 		members[string(mechanism)], got[string(mechanism)] = secure.member("a"), s
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -65,13 +66,28 @@ func withTLS(config *sarama.Config, settings *tls.Config) {
 	config.Net.TLS.Enable, config.Net.TLS.Config = true, settings
 }
 
+// secureRig makes a rig on a shared broker that has all kinds of listeners and takes short metadata alone.
+func secureRig(t *testing.T, version string, partitions int32) *rig {
+	t.Helper()
+	kafka := all.Kafka(t, "secure Kafka "+version, servers.KafkaOptions{
+		Version: version, TLS: authority(t), Users: map[string]string{user: password}, Config: map[string]string{"offset.metadata.max.bytes": "1000"},
+	})
+	return rigOn(t, kafka, partitions)
+}
+
+// authority signs the certificates of secure brokers.
+func authority(t *testing.T) *servers.TLS {
+	t.Helper()
+	return servers.Share(t, &all, "certificates", servers.NewTLS)
+}
+
 // Groups consume and commit over each kind of secure connection, or are refused with an error that says why. Neither errors nor
 // logs hold a password.
 func TestSecurity(t *testing.T) {
+	t.Parallel()
 	longer(t, func(t *testing.T, version string) {
-		ca := servers.NewTLS(t)
-		stranger := servers.NewTLS(t)
-		r := newRig(t, servers.KafkaOptions{Version: version, TLS: ca, Users: map[string]string{user: password}}, 2)
+		ca, stranger := authority(t), servers.NewTLS(t)
+		r := secureRig(t, version, 2)
 		for name, test := range map[string]struct {
 			listener  string
 			mechanism sarama.SASLMechanism
@@ -121,8 +137,8 @@ func TestSecurity(t *testing.T) {
 // A client that logs in where the listener wants no login, or in another way than it offers, is told so: sarama says that it has
 // run out of brokers.
 func TestLoginMistakes(t *testing.T) {
-	ca := servers.NewTLS(t)
-	r := newRig(t, servers.KafkaOptions{TLS: ca, Users: map[string]string{user: password}}, 1)
+	t.Parallel()
+	r := secureRig(t, servers.Kafka4, 1)
 	plain, login, secure := r.kafka.Brokers(), r.kafka.SecureBrokers(servers.ListenerSASL), r.kafka.SecureBrokers(servers.ListenerSASLTLS)
 	for name, test := range map[string]struct {
 		brokers   []string
@@ -136,13 +152,14 @@ func TestLoginMistakes(t *testing.T) {
 		"another mechanism over TLS": {secure, sarama.SASLTypeOAuth, `does not offer the SASL mechanism "OAUTHBEARER"`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			config := memberConfig()
 			if test.mechanism != "" {
 				withSASL(config, test.mechanism, password)
 				config.Net.SASL.TokenProvider = oneToken{}
 			}
 			if test.brokers[0] == secure[0] {
-				withTLS(config, ca.Client(""))
+				withTLS(config, authority(t).Client(""))
 			}
 			for _, err := range r.refused(t, test.brokers, config) {
 				if text := err.Error(); !strings.Contains(text, test.says) || !strings.Contains(text, test.brokers[0]) {
@@ -162,9 +179,9 @@ func (oneToken) Token() (*sarama.AccessToken, error) {
 
 // testSecure has one member consume and commit, and the next ones, which other constructors make, go on there.
 func (r *rig) testSecure(t *testing.T, name string, brokers []string, config *sarama.Config) {
-	logs := logtest.Capture(t)
-	secure := &rig{t: t, kafka: r.kafka, zk: r.zk, brokers: brokers, group: "secure " + name, config: config}
-	secure.group = strings.ReplaceAll(secure.group, " ", "-")
+	logs := &logtest.Log{}
+	secure := &rig{t: t, kafka: r.kafka, zk: r.zk, brokers: brokers, topic: r.topic, config: config, logger: logger(logs)}
+	secure.group = r.group + "-" + strings.ReplaceAll(name, " ", "-")
 	r.t = t
 	before := r.written
 	r.produce(10, 0, 1)
@@ -203,24 +220,25 @@ func (r *rig) testSecure(t *testing.T, name string, brokers []string, config *sa
 
 // refused returns why Consume ended, which it must at once, and why NewGroup failed.
 func (r *rig) refused(t *testing.T, brokers []string, config *sarama.Config) []error {
-	logs := logtest.Capture(t)
+	logs := &logtest.Log{}
 	config.Metadata.Retry.Max = 1 // Kafka answers a wrong password after a pause
-	zk, err := session.New([]string{r.zk}, session.Options{})
+	zk, err := session.New([]string{r.zk}, session.Options{Logger: logger(logs)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, err := consumer.New(zk, brokers, "refused", consumer.Options{Config: config})
+	opts := consumer.Options{Config: config, Logger: logger(logs)}
+	group, err := consumer.New(zk, brokers, "refused", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer group.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	errs := []error{group.Consume(ctx, []string{topic}, &member{})}
+	errs := []error{group.Consume(ctx, []string{r.topic}, &member{})}
 	if ctx.Err() != nil {
 		t.Fatal("Consume did not end by itself")
 	}
-	_, err = consumer.NewGroup([]string{r.zk}, brokers, "refused", consumer.Options{Config: config})
+	_, err = consumer.NewGroup([]string{r.zk}, brokers, "refused", opts)
 	errs = append(errs, err)
 	for _, err := range errs {
 		if !errors.Is(err, sarama.ErrOutOfBrokers) {
@@ -232,6 +250,11 @@ func (r *rig) refused(t *testing.T, brokers []string, config *sarama.Config) []e
 	}
 	checkSecrets(t, logs.String())
 	return errs
+}
+
+// logger logs at every level.
+func logger(to *logtest.Log) *slog.Logger {
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 func checkSecrets(t *testing.T, text string) {

@@ -15,15 +15,16 @@ import (
 
 // TestShareGroupOfTheSameName shows the answers of a real broker to a group whose name a share group has (KIP-932).
 func TestShareGroupOfTheSameName(t *testing.T) {
-	r := newRig(t, servers.KafkaOptions{}, 1)
-	theirs, err := kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.ShareGroup("g"), kgo.ConsumeTopics(topic))
+	t.Parallel()
+	r := sharedRig(t, servers.Kafka4, 1)
+	theirs, err := kgo.NewClient(kgo.SeedBrokers(r.brokers...), kgo.ShareGroup(r.group), kgo.ConsumeTopics(r.topic))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
 	until(t, "the share group is there", func() bool {
 		resp, err := kmsg.NewPtrListGroupsRequest().RequestWith(t.Context(), theirs)
-		return err == nil && slices.ContainsFunc(resp.Groups, func(g kmsg.ListGroupsResponseGroup) bool { return g.Group == "g" })
+		return err == nil && slices.ContainsFunc(resp.Groups, func(g kmsg.ListGroupsResponseGroup) bool { return g.Group == r.group })
 	})
 	r.produce(10, 0)
 	a := r.member("a")
@@ -43,7 +44,7 @@ func TestShareGroupOfTheSameName(t *testing.T) {
 		}
 		defer client.Close()
 		req := kmsg.NewPtrDeleteGroupsRequest()
-		req.Groups = []string{"g"}
+		req.Groups = []string{r.group}
 		resp, err := req.RequestWith(t.Context(), client)
 		return err == nil && resp.Groups[0].ErrorCode == 0
 	})

@@ -20,7 +20,7 @@ import (
 // behind.
 func (r *rig) spoil(offset int64) (first, next int64) {
 	r.t.Helper()
-	name := filepath.Join(r.kafka.Nodes()[0].LogDir(topic, 0), "00000000000000000000.log")
+	name := filepath.Join(r.kafka.Nodes()[0].LogDir(r.topic, 0), "00000000000000000000.log")
 	data, err := os.ReadFile(name)
 	if err != nil {
 		r.t.Fatal(err)
@@ -45,11 +45,17 @@ func (r *rig) spoil(offset int64) (first, next int64) {
 	return 0, 0
 }
 
+// goOnAt does what docs/operating.md says, for partition 0.
+func (r *rig) goOnAt(next int64) {
+	r.t.Helper()
+	r.groups([]string{fmt.Sprintf("%s %s 0 %d", r.group, r.topic, next)}, "--reset-offsets", "--topic", r.topic+":0", "--to-offset", fmt.Sprint(next), "--execute")
+}
+
 // A batch that was spoilt on disk is named, the messages before it are handed out, and the other partition is read. What
 // docs/operating.md says makes the group go on behind it, while the member runs.
 func TestSpoiltBatch(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, servers.KafkaOptions{}, 2)
+	r := sharedRig(t, servers.Kafka4, 2)
 	for range 3 {
 		r.produce(5, 0, 1)
 	}
@@ -65,14 +71,14 @@ func TestSpoiltBatch(t *testing.T) {
 		}
 		return i >= 0
 	})
-	for _, part := range []string{fmt.Sprintf("read orders:0 at %d", first), fmt.Sprintf("go on at %d", next), "CRC", "docs/operating.md"} {
+	for _, part := range []string{fmt.Sprintf("read %s:0 at %d", r.topic, first), fmt.Sprintf("go on at %d", next), "CRC", "docs/operating.md"} {
 		if !strings.Contains(named.Error(), part) {
 			t.Errorf("%q is missing in %q", part, named)
 		}
 	}
 	want := 30 - (next - first)
 	for range 3 { // the member may store its position in the moment of the reset
-		r.groups([]string{fmt.Sprintf("g orders 0 %d", next)}, "--reset-offsets", "--topic", "orders:0", "--to-offset", fmt.Sprint(next), "--execute")
+		r.goOnAt(next)
 		reset := time.Now()
 		until(t, "the rest is read", func() bool { return a.count.Load() == want || time.Since(reset) > 10*time.Second })
 		if a.count.Load() == want {
@@ -80,7 +86,7 @@ func TestSpoiltBatch(t *testing.T) {
 		}
 	}
 	a.leave()
-	if got := committed(t, r.admin(), 0); got != 15 || a.count.Load() != want {
+	if got := r.committed(0); got != 15 || a.count.Load() != want {
 		t.Errorf("%d messages were read, want %d; the stored offset is %d", a.count.Load(), want, got)
 	}
 }
@@ -89,7 +95,7 @@ func TestSpoiltBatch(t *testing.T) {
 // the status and in the log, and not a recovery at each attempt. It ends when the group has gone on behind the batch.
 func TestSpoiltBatchBehindUncommitted(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, servers.KafkaOptions{}, 1)
+	r := sharedRig(t, servers.Kafka4, 1)
 	r.config = memberConfig()
 	r.config.Consumer.Offsets.AutoCommit.Enable = false
 	for range 3 {
@@ -108,7 +114,7 @@ func TestSpoiltBatchBehindUncommitted(t *testing.T) {
 	if end := trouble().Until; end != nil {
 		t.Errorf("the trouble ended at %v while the batch can't be read", end)
 	}
-	r.groups([]string{fmt.Sprintf("g orders 0 %d", next)}, "--reset-offsets", "--topic", "orders:0", "--to-offset", fmt.Sprint(next), "--execute")
+	r.goOnAt(next)
 	until(t, "the trouble is over", func() bool { return trouble().Until != nil })
 	a.leave()
 }

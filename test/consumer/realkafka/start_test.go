@@ -3,7 +3,6 @@ package realkafka_test
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -58,26 +57,25 @@ func (r *rig) theirs(group string, topics ...string) (m *member, stop func()) {
 // In a group that has offsets on the topic, a partition without one is read: from the group's beginning while that was a moment
 // ago, else from its first message.
 func TestNewGroupBesideSarama(t *testing.T) {
+	t.Parallel()
 	longer(t, func(t *testing.T, version string) {
 		const n = 8
-		r := newRig(t, servers.KafkaOptions{Version: version}, n)
+		r := sharedRig(t, version, n)
 		r.config = byDefault()
 		r.produce(10, ids(n)...)
-		theirs, stop := r.theirs("theirs", topic)
+		theirs, stop := r.theirs(r.group+"-theirs", r.topic)
 		defer stop()
 		a, b := r.member("a"), r.member("b")
 		until(t, "all partitions are open", func() bool {
 			return a.open.Load() == n/2 && b.open.Load() == n/2 && theirs.open.Load() == n
 		})
 		r.produce(1, ids(n)...)
-		ours := func() int64 { return a.count.Load() + b.count.Load() }
-		until(t, "what is new", func() bool { return ours() >= n && theirs.count.Load() >= n })
-		a.leave()
-		b.leave()
-		if got := ours(); got != n || theirs.count.Load() != n {
+		until(t, "what is new", func() bool { return total(a, b) >= n && theirs.count.Load() >= n })
+		leave(a, b)
+		if got := total(a, b); got != n || theirs.count.Load() != n {
 			t.Errorf("%d messages were read, and %d by sarama, want %d", got, theirs.count.Load(), n)
 		}
-		if err := r.admin().DeleteConsumerGroupOffset("g", topic, 3); err != nil {
+		if err := r.admin().DeleteConsumerGroupOffset(r.group, r.topic, 3); err != nil {
 			t.Fatal(err)
 		}
 		r.produce(5, ids(n)...)
@@ -87,8 +85,8 @@ func TestNewGroupBesideSarama(t *testing.T) {
 		if got := c.count.Load(); got != 5*n+1 {
 			t.Errorf("%d messages were read, want %d", got, 5*n+1)
 		}
-		r.group = "third"
-		r.commitAs("third", 0, 16)
+		r.group += "-third"
+		r.commitAs(0, 16)
 		d := r.member("d")
 		until(t, "all but what another program has committed", func() bool { return d.count.Load() >= 16*(n-1) })
 		d.leave()
@@ -99,19 +97,19 @@ func TestNewGroupBesideSarama(t *testing.T) {
 }
 
 // commitAs stores an offset as a program does that knows nothing of us.
-func (r *rig) commitAs(group string, p int32, offset int64) {
+func (r *rig) commitAs(p int32, offset int64) {
 	r.t.Helper()
 	client, err := sarama.NewClient(r.brokers, byDefault())
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer client.Close()
-	om, err := sarama.NewOffsetManagerFromClient(group, client)
+	om, err := sarama.NewOffsetManagerFromClient(r.group, client)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer om.Close()
-	pom, err := om.ManagePartition(topic, p)
+	pom, err := om.ManagePartition(r.topic, p)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -137,35 +135,32 @@ func (s *starting) ConsumeClaim(sess sarama.ConsumerGroupSession, c sarama.Consu
 // The high watermark is right in the first moment of ConsumeClaim, from the first message on and at the end: programs that catch
 // up to it read it there.
 func TestHighWaterMarkAtStart(t *testing.T) {
+	t.Parallel()
 	const n = 200
-	r := newRig(t, servers.KafkaOptions{}, n)
+	r := sharedRig(t, servers.Kafka4, n)
 	r.produce(10, ids(n)...)
-	for i, want := range []int64{10 * n, 0} {
-		t.Run(strconv.Itoa(i), func(t *testing.T) {
-			s := &starting{}
-			r.handler = func(m *member) sarama.ConsumerGroupHandler { s.member = m; return s }
-			m := r.member("a")
-			until(t, "all are open", func() bool { return m.open.Load() == n && m.count.Load() == want })
-			m.leave()
-			if got := s.wrong.Load(); got > 0 {
-				t.Errorf("wrong in %d claims", got)
-			}
-		})
+	for _, want := range []int64{10 * n, 0} {
+		s := &starting{}
+		r.handler = func(m *member) sarama.ConsumerGroupHandler { s.member = m; return s }
+		m := r.member("a")
+		until(t, "all are open", func() bool { return m.open.Load() == n && m.count.Load() == want })
+		m.leave()
+		if got := s.wrong.Load(); got > 0 {
+			t.Errorf("wrong in %d claims of a member that reads %d messages", got, want)
+		}
 	}
 }
 
 // A topic that does not exist is created as with sarama.
 func TestTopicIsCreatedBesideSarama(t *testing.T) {
+	t.Parallel()
 	longer(t, func(t *testing.T, version string) {
-		r := newRig(t, servers.KafkaOptions{Version: version, Config: map[string]string{"auto.create.topics.enable": "true", "num.partitions": "3"}}, 1)
-		theirs, stop := r.theirs("theirs", "made-by-sarama")
+		r := otherwiseRig(t, version, 1)
+		theirs, stop := r.theirs(r.group+"-theirs", r.topic+"-made-by-sarama")
 		defer stop()
-		r.topics = []string{topic, "made-here"}
+		r.topics = []string{r.topic, r.topic + "-made-here"}
 		a := r.member("a")
 		until(t, "both are open", func() bool { return theirs.open.Load() == 3 && a.open.Load() == 1+3 })
-		a.leave()
-		if errs := a.errors(); len(errs) > 0 {
-			t.Errorf("errors: %v", errs)
-		}
+		leave(a)
 	})
 }
