@@ -13,6 +13,24 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
+// ofClient makes a Group of a client of sarama, with a session of its own, and what ends both.
+func (r *rig) ofClient(brokers []string, config *sarama.Config, opts consumer.Options) (*consumer.Group, sarama.Client, func() error) {
+	r.t.Helper()
+	client, err := sarama.NewClient(brokers, config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	zk, err := session.Start(r.t.Context(), []string{zktest.VirtualAddress}, session.Options{Dial: r.zknet.Client("a").Dial})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	g, err := consumer.NewFromClient(zk, client, group, opts)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return g, client, func() error { return errors.Join(g.Close(), zk.Close(r.t.Context())) }
+}
+
 // A Group of NewFromClient ends its call in order when the client is closed, and takes no other, as a group of sarama does.
 func TestClientIsClosed(t *testing.T) {
 	errSetup := errors.New("setup")
@@ -30,18 +48,7 @@ func TestClientIsClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, 1, func(t *testing.T, r *rig) {
 				r.produce(5, 0)
-				client, err := sarama.NewClient(r.kafka.ListenAddrs(), r.config())
-				if err != nil {
-					t.Fatal(err)
-				}
-				zk, err := session.Start(t.Context(), []string{zktest.VirtualAddress}, session.Options{Dial: r.zknet.Client("a").Dial})
-				if err != nil {
-					t.Fatal(err)
-				}
-				g, err := consumer.NewFromClient(zk, client, group, consumer.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				g, client, end := r.ofClient(r.kafka.ListenAddrs(), r.config(), consumer.Options{})
 				h, want, committed := &recorder{done: func(*sarama.ConsumerMessage) {}}, sarama.ErrClosedClient, int64(5)
 				done := make(chan error, 1)
 				go func() { done <- call(t.Context(), g, h) }()
@@ -73,7 +80,7 @@ func TestClientIsClosed(t *testing.T) {
 						t.Errorf("the next call returned %v", err)
 					}
 				}
-				if err := errors.Join(g.Close(), zk.Close(t.Context())); err != nil {
+				if err := end(); err != nil {
 					t.Error(err)
 				}
 			})

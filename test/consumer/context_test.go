@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -145,22 +146,21 @@ func (h patient) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGr
 
 // A handler that waits for the context, and not for the end of Messages, delays no next owner and reports nothing.
 func TestHandlerThatEndsWithTheContextAlone(t *testing.T) {
-	inRig(t, 2, func(t *testing.T, r *rig) {
-		r.produce(5, 0, 1)
-		a := r.member("a", nil)
-		a.startWith(patient{a.h}, topic)
-		until(t, "10 messages", func() bool { return total(a) == 10 })
-		b := r.member("b", nil)
-		b.startWith(patient{b.h}, topic)
-		r.produce(5, 0, 1)
-		if took := until(t, "20 messages", func() bool { return total(a, b) == 20 }); took > 5*time.Second {
+	bothKinds(t, func(t *testing.T, r *rig, kind func(*consumer.Options)) {
+		r.produce(5)
+		a, b := r.member("a", kind), r.member("b", kind)
+		a.calls(patient{a.h})
+		until(t, "30 messages", func() bool { return total(a) == 30 })
+		b.calls(patient{b.h})
+		r.produce(5)
+		if took := until(t, "60 messages", func() bool { return total(a, b) == 60 }); took > 5*time.Second {
 			t.Errorf("handed over after %v", took)
 		}
 		a.net.Freeze() // and when trust ends
-		until(t, "b has both", func() bool {
-			r.produce(1, 0, 1)
+		until(t, "b has all", func() bool {
+			r.produce(1)
 			time.Sleep(time.Second)
-			return total(a, b) >= 22 && len(b.h.offsets(topic, 0)) > 1 && len(b.h.offsets(topic, 1)) > 1
+			return !slices.ContainsFunc(r.all, func(p int32) bool { return len(b.h.offsets(topic, p)) < 2 })
 		})
 		a.net.Heal()
 		quit(a, b)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/zktest"
 )
 
 // eager gives a member the sessions of sarama's default strategy.
@@ -153,20 +155,19 @@ func (h *sessionLog) reads() (n int) {
 // handled once.
 func TestEagerJoinAndLeave(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
-		all := []int32{0, 1, 2, 3}
 		a, b := r.member("a", eager), r.member("b", eager)
 		ha, hb := &sessionLog{}, &sessionLog{}
 		a.calls(ha)
-		r.produce(10, all...)
+		r.produce(10)
 		until(t, "a has read all", func() bool { return ha.count() == 40 })
 		time.Sleep(20 * time.Second)
 		b.calls(hb)
 		until(t, "both read two", func() bool { return ha.reads() == 2 && hb.reads() == 2 })
-		r.produce(10, all...)
+		r.produce(10)
 		until(t, "all is read", func() bool { return ha.count()+hb.count() == 80 })
 		b.leave()
 		until(t, "a reads four", func() bool { return ha.reads() == 4 })
-		r.produce(10, all...)
+		r.produce(10)
 		until(t, "all is read", func() bool { return ha.count()+hb.count() == 120 })
 		a.leave()
 		if got := ha.setups(); len(got) != 3 || got[0] != "[0 1 2 3]" || len(got[1]) != len("[0 1]") || got[2] != "[0 1 2 3]" {
@@ -188,8 +189,7 @@ func TestEagerJoinAndLeave(t *testing.T) {
 // Marks that are made until Cleanup has returned are stored before the next owner reads: a pool of workers repeats nothing.
 func TestEagerMarksUntilCleanup(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
-		all := []int32{0, 1, 2, 3}
-		r.produce(300, all...)
+		r.produce(300)
 		pool := func() *sessionLog {
 			h := &sessionLog{}
 			var work chan func()
@@ -230,52 +230,6 @@ func TestEagerMarksUntilCleanup(t *testing.T) {
 	})
 }
 
-// A handler that waits for the session's context alone gives its partitions up, and gets them back.
-func TestEagerHandlerEndsWithTheContext(t *testing.T) {
-	inRig(t, 4, func(t *testing.T, r *rig) {
-		all := []int32{0, 1, 2, 3}
-		var mu sync.Mutex
-		got := 0
-		handler := funcs{claim: func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
-			ms := c.Messages()
-			for {
-				select {
-				case m, ok := <-ms:
-					if !ok {
-						ms = nil
-						continue
-					}
-					mu.Lock()
-					got++
-					mu.Unlock()
-					s.MarkMessage(m, "")
-				case <-s.Context().Done():
-					return nil
-				}
-			}
-		}}
-		come := func(want int) {
-			t.Helper()
-			r.produce(10, all...)
-			if d := until(t, "messages", func() bool { mu.Lock(); defer mu.Unlock(); return got >= want }); d > 5*time.Second {
-				t.Errorf("they came after %v", d)
-			}
-		}
-		a, b := r.member("a", eager), r.member("b", eager)
-		a.calls(handler)
-		come(40)
-		b.calls(handler)
-		time.Sleep(3 * time.Second)
-		come(80)
-		b.leave()
-		come(120)
-		a.leave()
-		if errs := a.errors(); len(errs) > 0 {
-			t.Errorf("reported %v", errs)
-		}
-	})
-}
-
 // A slow handler costs the others its own partitions alone: from half of RebalanceTimeout on what moves is released without it.
 func TestEagerSlowHandler(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
@@ -304,59 +258,74 @@ func TestEagerSlowHandler(t *testing.T) {
 }
 
 // Calls that have not returned RebalanceTimeout after the end of the session are abandoned: Consume returns ErrStuck, the others
-// get all, and the next call waits until they have returned.
+// get all, whether the plan gives it to them or not, and the next call waits until they have returned. A RebalanceTimeout of less
+// than a second will do.
 func TestEagerStuckHandler(t *testing.T) {
-	for _, where := range []string{"ConsumeClaim", "Setup", "Cleanup"} {
-		t.Run(where, func(t *testing.T) {
-			inRig(t, 4, func(t *testing.T, r *rig) {
-				hung := newGate()
-				a, b := r.member("a", eager), r.member("b", eager)
-				ha, hb := &sessionLog{}, &sessionLog{}
-				first := true
-				once := func() {
-					if first {
-						first = false
-						hung.wait()
-					}
-				}
-				switch where {
-				case "ConsumeClaim":
-					ha.onReturn = func(c sarama.ConsumerGroupClaim) {
-						if c.Partition() == 0 {
-							once()
-						}
-					}
-				case "Setup":
-					ha.setup = func(sarama.ConsumerGroupSession) error { once(); return nil }
-				case "Cleanup":
-					ha.cleanup = func(sarama.ConsumerGroupSession) error { once(); return nil }
-				}
-				a.calls(ha)
-				until(t, "a has its claims", func() bool { return len(ha.setups()) == 1 })
-				time.Sleep(5 * time.Second)
-				began := time.Now()
-				b.calls(hb)
-				if err := <-a.done; !errors.Is(err, ownership.ErrStuck) {
-					t.Errorf("Consume: %v", err)
-				}
-				if d := time.Since(began); d < 60*time.Second || d > 95*time.Second {
-					t.Errorf("Consume returned after %v", d)
-				}
-				until(t, "b reads all", func() bool { return hb.reads() == 4 })
-				a.calls(ha) // it waits
-				time.Sleep(2 * time.Minute)
-				if n := len(ha.setups()); n != 1 {
-					t.Errorf("%d Setups beside what was abandoned", n-1)
-				}
-				hung.open()
-				until(t, "a joins", func() bool { return ha.reads() == 2 && hb.reads() == 2 })
-				if ha.beside > 0 {
-					t.Errorf("%d calls beside another", ha.beside)
-				}
-				quit(a, b)
+	for _, where := range []string{"none", "ConsumeClaim", "ConsumeClaim of all", "Setup", "Cleanup"} {
+		for _, timeout := range []time.Duration{time.Minute, 300 * time.Millisecond} {
+			t.Run(fmt.Sprint(where, " ", timeout), func(t *testing.T) {
+				inRig(t, 4, func(t *testing.T, r *rig) { stuckIn(t, r, where, timeout) })
 			})
-		})
+		}
 	}
+}
+
+func stuckIn(t *testing.T, r *rig, where string, timeout time.Duration) {
+	timeouts := func(o *consumer.Options) {
+		eager(o)
+		if o.RebalanceTimeout = timeout; timeout < time.Second {
+			o.StopTimeout = 500 * time.Millisecond
+		}
+	}
+	hung := newGate()
+	defer hung.open()
+	a, b := r.member("a", timeouts), r.member("b", timeouts)
+	ha, hb := &sessionLog{}, &sessionLog{}
+	var armed atomic.Bool
+	armed.Store(true)
+	hang := func(at string) {
+		if where == at && armed.CompareAndSwap(true, false) || where == at+" of all" {
+			hung.wait()
+		}
+	}
+	ha.setup = func(sarama.ConsumerGroupSession) error { hang("Setup"); return nil }
+	ha.cleanup = func(sarama.ConsumerGroupSession) error { hang("Cleanup"); return nil }
+	ha.onReturn = func(sarama.ConsumerGroupClaim) { hang("ConsumeClaim") }
+	a.calls(ha)
+	until(t, "a has its claims", func() bool { return len(ha.setups()) == 1 })
+	time.Sleep(5 * time.Second)
+	began := time.Now()
+	b.calls(hb)
+	if where == "none" {
+		until(t, "both read two", func() bool { return ha.reads() == 2 && hb.reads() == 2 })
+		time.Sleep(10 * time.Second)
+		quit(a, b)
+		r.check(false)
+		return
+	}
+	if where == "ConsumeClaim of all" { // no claim is kept until the member has left
+		if d := until(t, "b reads all", func() bool { return hb.reads() == 4 }); d > timeout+10*time.Second {
+			t.Errorf("b reads all after %v", d)
+		}
+	}
+	if err := <-a.done; !errors.Is(err, ownership.ErrStuck) {
+		t.Errorf("Consume: %v", err)
+	}
+	if d := time.Since(began); d < timeout || d > timeout+35*time.Second {
+		t.Errorf("Consume returned after %v", d)
+	}
+	until(t, "b reads all", func() bool { return hb.reads() == 4 })
+	a.calls(ha) // it waits
+	time.Sleep(2 * time.Minute)
+	if n := len(ha.setups()); n != 1 {
+		t.Errorf("%d Setups beside what was abandoned", n-1)
+	}
+	hung.open()
+	until(t, "a joins", func() bool { return ha.reads() == 2 && hb.reads() == 2 })
+	if ha.beside > 0 {
+		t.Errorf("%d calls beside another", ha.beside)
+	}
+	quit(a, b)
 }
 
 // While a call waits after ErrStuck its context ends: it returns.
@@ -391,9 +360,10 @@ func TestEagerSessionEndsWithTrust(t *testing.T) {
 		a.calls(ha)
 		r.produce(5, 0, 1)
 		until(t, "a has read", func() bool { return ha.count() == 10 })
-		a.net.Refuse()
-		r.zk.CutAll()
-		until(t, "the session ends", func() bool { return ha.reads() == 0 })
+		a.net.BlackHole(zktest.Both)
+		if took := until(t, "the session ends", func() bool { return ha.reads() == 0 }); took >= a.zk.Timeout() {
+			t.Errorf("the session ended %v after ZooKeeper had fallen silent, when others may own the partitions", took)
+		}
 		time.Sleep(time.Minute)
 		if n := len(ha.setups()); n != 1 {
 			t.Errorf("%d Setups without trust", n-1)

@@ -80,20 +80,19 @@ func cooperative(o *consumer.Options) {
 // Eager and incremental members share a group. What the incremental one loses and gains does not end its session.
 func TestEagerBesideIncremental(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
-		all := []int32{0, 1, 2, 3}
 		a, b, c := r.member("a", eager), r.member("b", cooperative), r.member("c", eager)
 		ha, hb, hc := &sessionLog{}, &sessionLog{}, &sessionLog{}
 		a.calls(ha)
 		until(t, "a reads four", func() bool { return ha.reads() == 4 })
 		b.calls(hb)
 		until(t, "both read two", func() bool { return ha.reads() == 2 && hb.reads() == 2 })
-		r.produce(10, all...)
+		r.produce(10)
 		until(t, "all is read", func() bool { return ha.count()+hb.count() == 40 })
 		a.leave()
 		until(t, "b reads four", func() bool { return hb.reads() == 4 })
 		c.calls(hc)
 		until(t, "both read two", func() bool { return hb.reads() == 2 && hc.reads() == 2 })
-		r.produce(10, all...)
+		r.produce(10)
 		until(t, "all is read", func() bool { return ha.count()+hb.count()+hc.count() == 80 })
 		quit(b, c)
 		if len(hb.begun) != 1 {
@@ -252,37 +251,34 @@ func (st *stateStore) sum() (n int) {
 // Work that is done under the session's context ends when trust does, before another member may own the partition. So it is in
 // eager and in incremental sessions.
 func TestWorkUnderTheContextEndsWithTrust(t *testing.T) {
-	for name, kind := range map[string]func(*consumer.Options){"eager": eager, "incremental": cooperative} {
-		t.Run(name, func(t *testing.T) {
-			inRig(t, 2, func(t *testing.T, r *rig) {
-				r.produce(1, 0, 1)
-				a := r.member("a", kind)
-				began, ended := make(chan struct{}, 2), make(chan error, 2)
-				work := &sessionLog{each: func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, _ *sarama.ConsumerMessage) {
-					began <- struct{}{}
-					select {
-					case <-s.Context().Done():
-						ended <- context.Cause(s.Context())
-					case <-time.After(time.Minute):
-						ended <- errors.New("it goes on for a minute")
-					}
-				}}
-				a.calls(work)
-				<-began
-				<-began
-				a.net.BlackHole(zktest.Both)
-				silent := time.Now()
-				for range 2 {
-					if err := <-ended; !errors.Is(err, ownership.ErrLost) {
-						t.Errorf("the work ended with %v", err)
-					}
-				}
-				if d := time.Since(silent); d >= a.zk.Timeout() {
-					t.Errorf("the work ended %v after ZooKeeper had fallen silent", d)
-				}
-				a.net.Heal()
-				quit(a)
-			})
-		})
-	}
+	bothKinds(t, func(t *testing.T, r *rig, kind func(*consumer.Options)) {
+		r.produce(1)
+		a := r.member("a", kind)
+		began, ended := make(chan struct{}, len(r.all)), make(chan error, len(r.all))
+		work := &sessionLog{each: func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, _ *sarama.ConsumerMessage) {
+			began <- struct{}{}
+			select {
+			case <-s.Context().Done():
+				ended <- context.Cause(s.Context())
+			case <-time.After(time.Minute):
+				ended <- errors.New("it goes on for a minute")
+			}
+		}}
+		a.calls(work)
+		for range r.all {
+			<-began
+		}
+		a.net.BlackHole(zktest.Both)
+		silent := time.Now()
+		for range r.all {
+			if err := <-ended; !errors.Is(err, ownership.ErrLost) {
+				t.Errorf("the work ended with %v", err)
+			}
+		}
+		if d := time.Since(silent); d >= a.zk.Timeout() {
+			t.Errorf("the work ended %v after ZooKeeper had fallen silent", d)
+		}
+		a.net.Heal()
+		quit(a)
+	})
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -58,34 +57,6 @@ func TestEagerBlockedPartition(t *testing.T) {
 	})
 }
 
-// Calls that have not returned in RebalanceTimeout lose their claims then, whether the plan takes them away or not.
-func TestEagerStuckHandlersOfAll(t *testing.T) {
-	inRig(t, 4, func(t *testing.T, r *rig) {
-		hung := newGate()
-		defer hung.open()
-		a, b := r.member("a", eager), r.member("b", eager)
-		ha, hb := &sessionLog{}, &sessionLog{}
-		ha.onReturn = func(sarama.ConsumerGroupClaim) { hung.wait() }
-		a.calls(ha)
-		until(t, "a reads", func() bool { return ha.reads() == 4 })
-		time.Sleep(5 * time.Second)
-		began := time.Now()
-		b.calls(hb)
-		until(t, "b reads two", func() bool { return hb.reads() >= 2 })
-		t.Logf("b reads what it was to have after %v", time.Since(began))
-		until(t, "b reads all", func() bool { return hb.reads() == 4 })
-		if d := time.Since(began); d > 70*time.Second {
-			t.Errorf("b reads all after %v", d)
-		}
-		if err := <-a.done; !errors.Is(err, ownership.ErrStuck) {
-			t.Errorf("Consume: %v", err)
-		}
-		t.Logf("Consume returned after %v", time.Since(began))
-		hung.open()
-		quit(b)
-	})
-}
-
 // Marks of Cleanup count, also of partitions whose ConsumeClaim was never called.
 func TestEagerMarksOfCleanupAlone(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
@@ -129,7 +100,6 @@ func TestEagerTrustInEachPhase(t *testing.T) {
 }
 
 func trustIn(t *testing.T, r *rig, where string, before bool) {
-	all := []int32{0, 1, 2, 3}
 	slow := newGate()
 	defer slow.open()
 	a, b := r.member("a", eager), r.member("b", eager)
@@ -166,7 +136,7 @@ func trustIn(t *testing.T, r *rig, where string, before bool) {
 	b.calls(hb)
 	reads := func() bool { return ha.reads()+hb.reads() == 4 && ha.reads() > 0 && hb.reads() > 0 }
 	until(t, "both read", reads)
-	r.produce(5, all...)
+	r.produce(5)
 	until(t, "all is read", func() bool { return ha.count()+hb.count() == 20 })
 	time.Sleep(10 * time.Second)
 	armed.Store(true)
@@ -199,7 +169,7 @@ func trustIn(t *testing.T, r *rig, where string, before bool) {
 		cut(3 * time.Second)
 	}
 	until(t, "all read", func() bool { return ha.reads()+hb.reads()+hc.reads() == 4 && ha.reads() > 0 })
-	r.produce(5, all...)
+	r.produce(5)
 	until(t, "all is read", func() bool { return ha.count()+hb.count()+hc.count() >= 40 })
 	time.Sleep(5 * time.Second)
 	quit(a, b, c)
@@ -330,56 +300,6 @@ func TestEagerEmptyClaims(t *testing.T) {
 		quit(m, members[(empty+2)%3])
 		r.check(false)
 	})
-}
-
-// A RebalanceTimeout of less than a second.
-func TestEagerShortRebalanceTimeout(t *testing.T) {
-	for _, where := range []string{"none", "Setup", "ConsumeClaim", "Cleanup"} {
-		t.Run(where, func(t *testing.T) {
-			inRig(t, 4, func(t *testing.T, r *rig) {
-				short := func(o *consumer.Options) {
-					eager(o)
-					o.RebalanceTimeout, o.StopTimeout = 300*time.Millisecond, 500*time.Millisecond
-				}
-				hung := newGate()
-				defer hung.open()
-				a, b := r.member("a", short), r.member("b", short)
-				ha, hb := &sessionLog{}, &sessionLog{}
-				var armed atomic.Bool
-				armed.Store(true)
-				once := func(at string) {
-					if where == at && armed.CompareAndSwap(true, false) {
-						hung.wait()
-					}
-				}
-				ha.setup = func(sarama.ConsumerGroupSession) error { once("Setup"); return nil }
-				ha.cleanup = func(sarama.ConsumerGroupSession) error { once("Cleanup"); return nil }
-				ha.onReturn = func(sarama.ConsumerGroupClaim) { once("ConsumeClaim") }
-				a.calls(ha)
-				until(t, "a is there", func() bool { return len(ha.setups()) == 1 })
-				time.Sleep(5 * time.Second)
-				b.calls(hb)
-				if where == "none" {
-					until(t, "both read two", func() bool { return ha.reads() == 2 && hb.reads() == 2 })
-					time.Sleep(10 * time.Second)
-					quit(a, b)
-					r.check(false)
-					return
-				}
-				if err := <-a.done; !errors.Is(err, ownership.ErrStuck) {
-					t.Errorf("Consume: %v", err)
-				}
-				until(t, "b reads all", func() bool { return hb.reads() == 4 })
-				hung.open()
-				a.calls(ha)
-				until(t, "both read two", func() bool { return ha.reads() == 2 && hb.reads() == 2 })
-				quit(a, b)
-				if ha.beside > 0 {
-					t.Errorf("%d calls beside another", ha.beside)
-				}
-			})
-		})
-	}
 }
 
 // Setup that hangs while nothing is to change is only reported.

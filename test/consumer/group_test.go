@@ -16,40 +16,23 @@ import (
 	"github.com/kielgo/kiel/consumer"
 )
 
-func TestOneMemberConsumesEverything(t *testing.T) {
-	inRig(t, 4, func(t *testing.T, r *rig) {
-		r.produce(100, 0, 1, 2, 3)
-		a := r.member("a", nil).start()
-		until(t, "400 messages", func() bool { return total(a) == 400 })
-		a.leave()
-		for p := range int32(4) {
-			if got := r.committed(topic, p); got != 100 {
-				t.Errorf("committed %d of partition %d, want 100", got, p)
-			}
-		}
-		a.close()
-		r.check(false)
-	})
-}
-
 func TestOnlyPartitionsThatMoveAreClosed(t *testing.T) {
 	inRig(t, 6, func(t *testing.T, r *rig) {
-		all := []int32{0, 1, 2, 3, 4, 5}
-		r.produce(50, all...)
+		r.produce(50)
 		a := r.member("a", nil).start()
 		until(t, "a has all", func() bool { return total(a) == 300 })
 		b := r.member("b", nil).start()
 		d := until(t, "b has three", func() bool { return len(b.owns()) == 3 })
 		t.Logf("b joined and opened after %v", d)
-		r.produce(50, all...)
+		r.produce(50)
 		until(t, "600 messages", func() bool { return total(a, b) == 600 })
 		c := r.member("c", nil).start()
 		until(t, "c has two", func() bool { return len(c.owns()) == 2 })
-		r.produce(50, all...)
+		r.produce(50)
 		until(t, "900 messages", func() bool { return total(a, b, c) == 900 })
 		a.leave()
 		until(t, "all are open", func() bool { return len(b.owns())+len(c.owns()) == 6 })
-		r.produce(50, all...)
+		r.produce(50)
 		until(t, "1200 messages", func() bool { return total(a, b, c) == 1200 })
 		for _, m := range []*member{b, c} {
 			m.leave()
@@ -76,55 +59,6 @@ func TestOnlyPartitionsThatMoveAreClosed(t *testing.T) {
 			t.Errorf("a opened %d times: partitions that stayed were closed", opens)
 		}
 		r.check(false)
-	})
-}
-
-func TestCrashedMembersPartitionsGoOn(t *testing.T) {
-	inRig(t, 4, func(t *testing.T, r *rig) {
-		r.produce(20, 0, 1, 2, 3)
-		a, b := r.member("a", nil).start(), r.member("b", nil).start()
-		until(t, "80 messages", func() bool { return total(a, b) == 80 })
-		time.Sleep(2 * time.Second) // all is committed
-		a.net.Freeze()
-		d := until(t, "b has all", func() bool { return len(b.owns()) == 4 })
-		t.Logf("b had all after %v", d)
-		r.produce(20, 0, 1, 2, 3)
-		until(t, "160 messages", func() bool { return total(a, b) >= 160 })
-		if len(a.owns()) != 0 {
-			t.Errorf("a still has %v", a.owns())
-		}
-		a.net.Heal()
-		until(t, "a is back", func() bool { return len(a.owns()) == 2 })
-		r.produce(20, 0, 1, 2, 3)
-		until(t, "240 messages", func() bool { return total(a, b) >= 240 })
-		quit(a, b)
-		r.check(false)
-	})
-}
-
-func TestMemberWhoseSessionIsKilledComesBack(t *testing.T) {
-	inRig(t, 4, func(t *testing.T, r *rig) {
-		r.produce(20, 0, 1, 2, 3)
-		a, b := r.member("a", nil).start(), r.member("b", nil).start()
-		until(t, "80 messages", func() bool { return total(a, b) == 80 })
-		time.Sleep(2 * time.Second)
-		for range 3 {
-			if !r.zk.KillSession(a.sessionID()) {
-				t.Fatal("no such session")
-			}
-			time.Sleep(5 * time.Second)
-			until(t, "both have two", func() bool { return len(a.owns()) == 2 && len(b.owns()) == 2 })
-			seen := total(a, b)
-			r.produce(20, 0, 1, 2, 3)
-			until(t, "the next messages", func() bool { return total(a, b) >= seen+80 })
-			time.Sleep(2 * time.Second)
-		}
-		quit(a, b)
-		for _, m := range []*member{a, b} {
-			if calls := m.h.called(); calls[0] != "setup" || slices.Contains(calls[1:], "setup") {
-				t.Errorf("%s: %v", m.name, calls)
-			}
-		}
 	})
 }
 
@@ -166,22 +100,17 @@ func TestHandoverIsFewCommits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 64
 		r := newRig(t, n)
-		var all []int32
-		for p := range int32(n) {
-			all = append(all, p)
-		}
-		r.produce(5, all...)
+		r.produce(5)
 		a := r.member("a", nil).start()
 		until(t, "all messages", func() bool { return total(a) == 5*n })
-		commits := r.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true, When: func(kmsg.Request) bool { return true }})
-		defer commits.Remove()
+		commits := r.observe(kmsg.OffsetCommit)
 		a.leave()
 		requests := commits.Hits()
 		t.Logf("the last commits of %d partitions took %d requests", n, requests)
 		if requests > n/2 { // an answer takes no time here, so little waits for it
 			t.Errorf("the last commits of %d partitions took %d requests", n, requests)
 		}
-		for _, p := range all {
+		for _, p := range r.all {
 			if got := r.committed(topic, p); got != 5 {
 				t.Errorf("committed %d of partition %d", got, p)
 			}

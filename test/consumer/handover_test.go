@@ -41,16 +41,12 @@ func newHandover(t *testing.T, partitions int32) *handover {
 		h.asks[kind] = append(h.asks[kind], time.Now().UnixNano())
 		return nil, nil, false
 	})
-	all := make([]int32, partitions)
-	for i := range all {
-		all[i] = int32(i)
-	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			h.produce(1, all...)
+			h.produce(1)
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()

@@ -68,24 +68,7 @@ func TestResetOfAnotherTree(t *testing.T) {
 func TestResetInPart(t *testing.T) {
 	inRig(t, 2, func(t *testing.T, r *rig) {
 		r.used()
-		r.kafka.ControlKey(int16(kmsg.OffsetCommit), func(q kmsg.Request) (kmsg.Response, error, bool) {
-			r.kafka.KeepControl()
-			resp := q.ResponseKind().(*kmsg.OffsetCommitResponse)
-			for _, rt := range q.(*kmsg.OffsetCommitRequest).Topics {
-				one := kmsg.NewOffsetCommitResponseTopic()
-				one.Topic = rt.Topic
-				for _, p := range rt.Partitions {
-					rp := kmsg.NewOffsetCommitResponseTopicPartition()
-					rp.Partition = p.Partition
-					if p.Partition == 1 {
-						rp.ErrorCode = kerr.TopicAuthorizationFailed.Code
-					}
-					one.Partitions = append(one.Partitions, rp)
-				}
-				resp.Topics = append(resp.Topics, one)
-			}
-			return resp, nil, true
-		})
+		r.refuse(kmsg.OffsetCommit, kerr.TopicAuthorizationFailed, 1)
 		result, err := r.resetTo("end")
 		if err == nil || result == nil || result.Written {
 			t.Fatalf("%+v, %v", result, err)
@@ -104,21 +87,7 @@ func TestInspectWithoutLeader(t *testing.T) {
 		until(t, "a owns both", func() bool { return len(a.owns()) == 2 })
 		r.produce(3, 0, 1)
 		until(t, "all is committed", func() bool { return r.committed(topic, 0) == 3 && r.committed(topic, 1) == 3 })
-		r.kafka.ControlKey(int16(kmsg.ListOffsets), func(q kmsg.Request) (kmsg.Response, error, bool) {
-			r.kafka.KeepControl()
-			resp := q.ResponseKind().(*kmsg.ListOffsetsResponse)
-			for _, rt := range q.(*kmsg.ListOffsetsRequest).Topics {
-				one := kmsg.NewListOffsetsResponseTopic()
-				one.Topic = rt.Topic
-				for _, p := range rt.Partitions {
-					rp := kmsg.NewListOffsetsResponseTopicPartition()
-					rp.Partition, rp.ErrorCode = p.Partition, kerr.LeaderNotAvailable.Code
-					one.Partitions = append(one.Partitions, rp)
-				}
-				resp.Topics = append(resp.Topics, one)
-			}
-			return resp, nil, true
-		})
+		r.refuse(kmsg.ListOffsets, kerr.LeaderNotAvailable)
 		report := r.doctor(r.inspector(""))
 		if !slices.ContainsFunc(report.Findings, func(f inspect.Finding) bool {
 			return f.Severity == inspect.Problem && slices.Contains(f.Objects, "t:1")

@@ -59,7 +59,7 @@ func (r *rig) doctor(in *inspect.Inspector, partitions ...int32) *inspect.Report
 			case <-stop:
 				return
 			case <-time.After(300 * time.Millisecond):
-				r.produce(1, partitions...)
+				r.produceTo(topic, 1, partitions...)
 			}
 		}
 	}()

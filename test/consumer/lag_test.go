@@ -47,17 +47,6 @@ func (r *rig) hanging(bufferBytes int) (*member, *prometheus.Registry, *gate) {
 	return m, reg, hung
 }
 
-// countEnds counts the requests for offsets that Kafka gets.
-func (r *rig) countEnds() *atomic.Int32 {
-	n := new(atomic.Int32)
-	r.kafka.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
-		r.kafka.KeepControl()
-		n.Add(1)
-		return nil, nil, false
-	})
-	return n
-}
-
 // The lag of partitions whose buffers are full, and of one that is paused, is that of now: in a scrape, in the status, and as the
 // handler's partition returns it. Each costs one request to each broker, and nothing is asked for while nobody wants to know.
 func TestLagOfWhatIsNotFetched(t *testing.T) {
@@ -82,11 +71,11 @@ func TestLagOfWhatIsNotFetched(t *testing.T) {
 				until(t, "the handlers hang", func() bool { return hung.waiting.Load() == 3 })
 				m.group.Pause(map[string][]int32{topic: {2}})
 				time.Sleep(10 * time.Second)
-				n := r.countEnds()
+				n := r.observe(kmsg.ListOffsets)
 				r.fill(2000, 0, 1, 2)
 				time.Sleep(time.Minute)
-				if n.Load() != 0 {
-					t.Errorf("asked %d times for what nobody wants to know", n.Load())
+				if n.Hits() != 0 {
+					t.Errorf("asked %d times for what nobody wants to know", n.Hits())
 				}
 				isLag := func(when string, want float64) {
 					t.Helper()
@@ -102,8 +91,8 @@ func TestLagOfWhatIsNotFetched(t *testing.T) {
 					}
 				}
 				isLag("a minute later", 2999)
-				if n.Load() > 2 {
-					t.Errorf("%d requests to 2 brokers", n.Load())
+				if n.Hits() > 2 {
+					t.Errorf("%d requests to 2 brokers", n.Hits())
 				}
 				r.fill(1000, 0, 1, 2)
 				time.Sleep(6 * time.Second)
@@ -119,8 +108,8 @@ func TestLagOfWhatIsNotFetched(t *testing.T) {
 						t.Errorf("Lag returns %d", lag)
 					}
 				}
-				if n.Load() > 6 {
-					t.Errorf("%d requests to 2 brokers for 3 questions", n.Load())
+				if n.Hits() > 6 {
+					t.Errorf("%d requests to 2 brokers for 3 questions", n.Hits())
 				}
 				hung.open()
 				m.leave()

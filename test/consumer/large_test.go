@@ -9,55 +9,30 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
-const keyOffsetCommit = 8
-
-// sizes says what Kafka has refused for its size.
-type sizes struct{ requests, metadata int }
-
 // limitCommits has Kafka refuse commits as real brokers do: whole requests for which it would store more than a MiB, and offsets
 // with more than 4,096 characters of metadata. Requests with such an offset have no other one.
-func (r *rig) limitCommits() *sizes {
-	var out sizes
-	r.kafka.ControlKey(keyOffsetCommit, func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-		r.kafka.KeepControl()
-		req := kreq.(*kmsg.OffsetCommitRequest)
-		size, code := 0, int16(0)
-		for _, of := range req.Topics {
-			for _, p := range of.Partitions {
-				size += 63 + len(req.Group) + len(topic) + len(*p.Metadata)
-				if len(*p.Metadata) > 4096 {
-					code = kerr.OffsetMetadataTooLarge.Code
-					out.metadata++
+func (r *rig) limitCommits() (requests, metadata *kfake.FaultHandle) {
+	limit := func(err *kerr.Error, exceeds func(size, longest int) bool) *kfake.FaultHandle {
+		return r.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: err, Count: -1, When: func(kreq kmsg.Request) bool {
+			req, size, longest := kreq.(*kmsg.OffsetCommitRequest), 0, 0
+			for _, of := range req.Topics {
+				for _, p := range of.Partitions {
+					size += 63 + len(req.Group) + len(topic) + len(*p.Metadata)
+					longest = max(longest, len(*p.Metadata))
 				}
 			}
-		}
-		if size > 1<<20 {
-			code = kerr.UnknownServerError.Code
-			out.requests++
-		}
-		if code == 0 {
-			return nil, nil, false
-		}
-		resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
-		for _, of := range req.Topics {
-			st := kmsg.NewOffsetCommitResponseTopic()
-			st.Topic, st.TopicID = of.Topic, of.TopicID
-			for _, p := range of.Partitions {
-				sp := kmsg.NewOffsetCommitResponseTopicPartition()
-				sp.Partition, sp.ErrorCode = p.Partition, code
-				st.Partitions = append(st.Partitions, sp)
-			}
-			resp.Topics = append(resp.Topics, st)
-		}
-		return resp, nil, true
-	})
-	return &out
+			return exceeds(size, longest)
+		}})
+	}
+	return limit(kerr.UnknownServerError, func(size, _ int) bool { return size > 1<<20 }),
+		limit(kerr.OffsetMetadataTooLarge, func(_, longest int) bool { return longest > 4096 })
 }
 
 // markWith has a member mark each message with a text.
@@ -72,18 +47,14 @@ func (m *member) markWith(text string) {
 func TestLargeTextsInManyPartitions(t *testing.T) {
 	const n = 300
 	inRig(t, n, func(t *testing.T, r *rig) {
-		all := make([]int32, n)
-		for i := range all {
-			all[i] = int32(i)
-		}
-		r.produce(1, all...)
-		refused := r.limitCommits()
+		r.produce(1)
+		requests, metadata := r.limitCommits()
 		a := r.member("a", nil)
 		a.markWith(strings.Repeat("x", consumer.MaxMetadata))
 		a.start()
 		until(t, "all are handled", func() bool { return total(a) == n })
 		time.Sleep(2 * time.Second)
-		for _, p := range all {
+		for p := range int32(n) {
 			if at := r.committed(topic, p); at != 1 {
 				t.Errorf("%d is stored for %d", at, p)
 			}
@@ -92,8 +63,8 @@ func TestLargeTextsInManyPartitions(t *testing.T) {
 		if text := r.kafka.GroupInfo(group).Commits[topic][n-1].Metadata; len(text) < consumer.MaxMetadata {
 			t.Errorf("%d characters are stored", len(text))
 		}
-		if errs := a.errors(); refused.requests+refused.metadata > 0 || len(errs) > 0 {
-			t.Errorf("refused: %+v, reported: %v", *refused, errs)
+		if errs := a.errors(); requests.Hits()+metadata.Hits() > 0 || len(errs) > 0 {
+			t.Errorf("refused: %d and %d, reported: %v", requests.Hits(), metadata.Hits(), errs)
 		}
 	})
 }
@@ -102,7 +73,7 @@ func TestLargeTextsInManyPartitions(t *testing.T) {
 // each second, or ten seconds at the release.
 func TestTextThatKafkaDoesNotTake(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {
-		refused := r.limitCommits()
+		requests, metadata := r.limitCommits()
 		said := &logtest.Log{}
 		a := r.member("a", func(o *consumer.Options) { o.Logger = slog.New(slog.NewTextHandler(said, nil)) })
 		a.markWith(strings.Repeat("x", 4096))
@@ -121,8 +92,8 @@ func TestTextThatKafkaDoesNotTake(t *testing.T) {
 		}
 		a.close()
 		errs := a.errors()
-		if len(errs) != 1 || !errors.Is(errs[0], consumer.ErrMetadataLost) || !strings.Contains(errs[0].Error(), "4096 characters") || refused.metadata != 1 {
-			t.Errorf("refused: %+v, reported: %v", *refused, errs)
+		if len(errs) != 1 || !errors.Is(errs[0], consumer.ErrMetadataLost) || !strings.Contains(errs[0].Error(), "4096 characters") || metadata.Hits() != 1 {
+			t.Errorf("refused: %d and %d, reported: %v", requests.Hits(), metadata.Hits(), errs)
 		}
 		if n := said.Count("msg=failed", "kind=text", "t:0"); n != 1 || said.Count("level=ERROR") > 0 {
 			t.Errorf("%d lines:\n%s", n, said)

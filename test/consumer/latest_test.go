@@ -80,6 +80,9 @@ func TestWhatComesUntilANewGroupMayCommitIsRead(t *testing.T) {
 		})
 		r.produce(5, 0)
 		time.Sleep(time.Minute)
+		if len(a.owns()) > 0 {
+			t.Error("a is open beside Kafka's own members")
+		}
 		leave()
 		until(t, "it is open", func() bool { return len(a.owns()) == 1 })
 		time.Sleep(time.Minute)

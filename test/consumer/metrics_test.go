@@ -214,16 +214,7 @@ func TestMetricsWhileNothingIsCommitted(t *testing.T) {
 		until(t, "both are open", func() bool { return len(m.owns()) == 2 })
 		time.Sleep(time.Hour)
 		scrape(t, reg).is(t, "an hour without a message", series{"last_commit_age_seconds{}": 0, "oldest_mark_age_seconds{}": 0})
-		refuse := &atomic.Bool{}
-		refuse.Store(true)
-		r.kafka.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			commit, ok := req.(*kmsg.OffsetCommitRequest)
-			if !ok || !refuse.Load() {
-				return nil, nil, false
-			}
-			r.kafka.KeepControl()
-			return refused(commit), nil, true
-		})
+		refused := r.refuse(kmsg.OffsetCommit, kerr.CoordinatorLoadInProgress)
 		r.produce(10, 0, 1)
 		until(t, "all is read", func() bool { return total(m) == 20 })
 		began := time.Now()
@@ -239,28 +230,12 @@ func TestMetricsWhileNothingIsCommitted(t *testing.T) {
 		if n := scrape(t, reg)["commits_total{result=error}"]; n < 100 {
 			t.Errorf("%v commits have failed", n)
 		}
-		refuse.Store(false)
+		refused.Remove()
 		until(t, "all is committed", func() bool { return r.committed(topic, 0) == 10 && r.committed(topic, 1) == 10 })
 		time.Sleep(10 * time.Millisecond)
 		scrape(t, reg).is(t, "offsets are stored", series{"last_commit_age_seconds{}": 0, "oldest_mark_age_seconds{}": 0})
 		m.leave()
 	})
-}
-
-// refused returns an answer that stores nothing.
-func refused(req *kmsg.OffsetCommitRequest) kmsg.Response {
-	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
-	for _, t := range req.Topics {
-		topic := kmsg.NewOffsetCommitResponseTopic()
-		topic.Topic = t.Topic
-		for _, p := range t.Partitions {
-			partition := kmsg.NewOffsetCommitResponseTopicPartition()
-			partition.Partition, partition.ErrorCode = p.Partition, kerr.CoordinatorLoadInProgress.Code
-			topic.Partitions = append(topic.Partitions, partition)
-		}
-		resp.Topics = append(resp.Topics, topic)
-	}
-	return resp
 }
 
 var errBroken = errors.New("broken in a test")

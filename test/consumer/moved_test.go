@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -12,8 +13,6 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer"
-	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
 // movingBroker is a network to Kafka in which a name leads to a broker, and on which all brokers may move to other addresses.
@@ -74,43 +73,32 @@ func (m *movingBroker) move(t *testing.T, r *rig) {
 // A member that was made from a client finds brokers that have all moved, by the name that the client was given.
 func TestAllBrokersMove(t *testing.T) {
 	for name, c := range map[string]struct {
-		topics []string
-		run    func(t *testing.T, r *rig, m *movingBroker, consume func() (stop func()), count func() int)
+		topic   string
+		between bool
 	}{
-		"while it consumes":             {[]string{topic}, moveWhileConsuming},
-		"by pattern":                    {[]string{"^" + topic + "$"}, moveWhileConsuming},
-		"between two calls":             {[]string{topic}, moveBetweenCalls},
-		"between two calls, by pattern": {[]string{"^" + topic + "$"}, moveBetweenCalls},
+		"while it consumes":             {topic, false},
+		"by pattern":                    {"^" + topic + "$", false},
+		"between two calls":             {topic, true},
+		"between two calls, by pattern": {"^" + topic + "$", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, 2, func(t *testing.T, r *rig) {
 				m := &movingBroker{dialer: dialer{r.knet}}
 				config := r.config()
 				config.Net.Proxy.Dialer = m
-				client, err := sarama.NewClient([]string{byName}, config)
-				if err != nil {
-					t.Fatal(err)
-				}
-				zk, err := session.Start(t.Context(), []string{zktest.VirtualAddress}, session.Options{Dial: r.zknet.Client("a").Dial})
-				if err != nil {
-					t.Fatal(err)
-				}
-				g, err := consumer.NewFromClient(zk, client, group, consumer.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				g, client, end := r.ofClient([]string{byName}, config, consumer.Options{})
 				go func() {
 					for range g.Errors() {
 					}
 				}()
 				h := &recorder{done: func(*sarama.ConsumerMessage) {}}
-				c.run(t, r, m, func() (stop func()) {
+				moves(t, r, m, c.between, func() (stop func()) {
 					ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
 						for ctx.Err() == nil {
-							if err := g.Consume(ctx, c.topics, h); err != nil {
+							if err := g.Consume(ctx, []string{c.topic}, h); err != nil {
 								t.Log("Consume:", err)
 								time.Sleep(time.Second)
 							}
@@ -118,41 +106,31 @@ func TestAllBrokersMove(t *testing.T) {
 					}()
 					return func() { cancel(); <-done }
 				}, h.count)
-				for _, err := range []error{g.Close(), zk.Close(t.Context()), client.Close()} {
-					if err != nil {
-						t.Error(err)
-					}
+				if err := errors.Join(end(), client.Close()); err != nil {
+					t.Error(err)
 				}
 			})
 		})
 	}
 }
 
-func moveWhileConsuming(t *testing.T, r *rig, m *movingBroker, consume func() func(), count func() int) {
+// moves lets all brokers move while a member consumes, or between two of its calls.
+func moves(t *testing.T, r *rig, m *movingBroker, between bool, consume func() func(), count func() int) {
 	t.Helper()
-	r.produce(5, 0, 1)
+	r.produce(5)
 	stop := consume()
-	defer stop()
 	until(t, "the messages before", func() bool { return count() == 10 })
+	if between {
+		stop()
+	}
 	m.move(t, r)
-	r.produce(5, 0, 1)
+	r.produce(5)
+	if between {
+		stop = consume()
+	}
+	defer stop()
 	if took := until(t, "the messages after", func() bool { return count() == 20 }); took > 30*time.Second {
 		t.Errorf("read again after %v", took)
 	}
 	until(t, "the marks are stored", func() bool { return r.committed(topic, 0) == 10 && r.committed(topic, 1) == 10 })
-}
-
-func moveBetweenCalls(t *testing.T, r *rig, m *movingBroker, consume func() func(), count func() int) {
-	t.Helper()
-	r.produce(5, 0, 1)
-	stop := consume()
-	until(t, "the messages before", func() bool { return count() == 10 })
-	stop()
-	m.move(t, r)
-	r.produce(5, 0, 1)
-	stop = consume()
-	defer stop()
-	if took := until(t, "the messages after", func() bool { return count() == 20 }); took > 30*time.Second {
-		t.Errorf("read again after %v", took)
-	}
 }

@@ -241,24 +241,6 @@ kiel_consumer_topic_mismatches_total{group="g"} 1
 	})
 }
 
-func TestGroupOfKafkasOwnMembersIsNotTouched(t *testing.T) {
-	inRig(t, 1, func(t *testing.T, r *rig) {
-		r.produce(10, 0)
-		leave := r.joinKafkaGroup()
-		a := r.member("a", nil).start()
-		until(t, "a refuses", func() bool {
-			return slices.ContainsFunc(a.errors(), func(err error) bool { return errors.Is(err, consumer.ErrGroupInUse) })
-		})
-		time.Sleep(10 * time.Second)
-		if total(a) != 0 {
-			t.Errorf("consumed %d messages beside Kafka's own members", total(a))
-		}
-		leave()
-		until(t, "a consumes", func() bool { return total(a) == 10 })
-		quit(a)
-	})
-}
-
 // A share group of the same name takes no offsets: a member says so, opens nothing, and goes on when that group is deleted.
 func TestShareGroupOfTheSameName(t *testing.T) {
 	inRig(t, 1, func(t *testing.T, r *rig) {

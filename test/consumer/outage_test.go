@@ -102,19 +102,15 @@ func recoveredAfter(t *testing.T, said []string, kind string) time.Duration {
 func takeKafkaAway(t *testing.T, partitions int32) {
 	r := newRig(t, partitions)
 	var said lines
-	var all []int32
-	for p := range partitions {
-		all = append(all, p)
-	}
 	away := &outage{dialer: dialer{r.knet}}
 	a := r.member("a", func(o *consumer.Options) {
 		logAll(&said, o)
 		o.Config.Net.Proxy.Dialer = away
 	}).start()
-	until(t, "all is open", func() bool { return len(a.owns()) == len(all) })
+	until(t, "all is open", func() bool { return len(a.owns()) == len(r.all) })
 	time.Sleep(time.Second)
-	r.produce(5, all...)
-	until(t, "all is read", func() bool { return total(a) == 5*len(all) })
+	r.produce(5)
+	until(t, "all is read", func() bool { return total(a) == 5*len(r.all) })
 	said.take()
 	before := len(a.errors())
 
@@ -123,7 +119,7 @@ func takeKafkaAway(t *testing.T, partitions int32) {
 	if k := a.group.Status().Self.Kafka; k.Reachable {
 		t.Error("Kafka is reachable")
 	}
-	if waiting := waitForKafka(a.group); waiting != len(all) {
+	if waiting := waitForKafka(a.group); waiting != len(r.all) {
 		t.Errorf("%d partitions wait for Kafka, want all", waiting)
 	}
 	time.Sleep(48 * time.Second)
@@ -152,8 +148,8 @@ func takeKafkaAway(t *testing.T, partitions int32) {
 	}
 
 	away.end()
-	r.produce(5, all...)
-	until(t, "what came meanwhile is read", func() bool { return total(a) == 10*len(all) })
+	r.produce(5)
+	until(t, "what came meanwhile is read", func() bool { return total(a) == 10*len(r.all) })
 	time.Sleep(10 * time.Second)
 	for _, trouble := range a.group.Status().Troubles {
 		if trouble.Until == nil {

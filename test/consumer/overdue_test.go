@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kielgo/kiel/consumer"
@@ -178,7 +178,7 @@ func TestSessionIsNotClosedInTime(t *testing.T) {
 	inRig(t, 4, func(t *testing.T, r *rig) {
 		r.produce(5, 0, 1, 2, 3)
 		a, b := r.member("a", func(o *consumer.Options) { o.RebalanceTimeout = 15 * time.Second }), r.member("b", nil)
-		exit, refuse := newGate(), &atomic.Bool{}
+		exit := newGate()
 		ha := &sessionLog{each: func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) {
 			s.MarkMessage(m, "")
 			if m.Partition == 0 && m.Offset == 4 {
@@ -189,21 +189,14 @@ func TestSessionIsNotClosedInTime(t *testing.T) {
 		a.calls(ha)
 		until(t, "a has read", func() bool { return ha.count() == 20 })
 		time.Sleep(5 * time.Second)
-		r.kafka.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			r.kafka.KeepControl()
-			if commit, ok := req.(*kmsg.OffsetCommitRequest); ok && refuse.Load() {
-				return refused(commit), nil, true
-			}
-			return nil, nil, false
-		})
-		refuse.Store(true)
+		refused := r.refuse(kmsg.OffsetCommit, kerr.CoordinatorLoadInProgress)
 		r.produce(5, 1, 2, 3)
 		until(t, "a has read", func() bool { return ha.count() == 35 })
 		exit.open()
 		time.Sleep(100 * time.Millisecond)
 		b.start()
 		time.Sleep(time.Minute)
-		refuse.Store(false)
+		refused.Remove()
 		select {
 		case err := <-a.done:
 			if !errors.Is(err, ownership.ErrStuck) {

@@ -42,6 +42,7 @@ type rig struct {
 	prod  *kgo.Client
 
 	mu   sync.Mutex
+	all  []int32 // partitions of the topic, at first
 	sent map[partition]int64
 	logs []*log
 }
@@ -49,6 +50,9 @@ type rig struct {
 func newRig(t *testing.T, partitions int32, opts ...kfake.Opt) *rig {
 	t.Helper()
 	r := &rig{t: t, knet: &kfake.VirtualNetwork{}, sent: map[partition]int64{}}
+	for p := range partitions {
+		r.all = append(r.all, p)
+	}
 	r.zk, r.zknet = zktest.StartVirtual(t, zktest.Options{})
 	var err error
 	r.kafka, err = kfake.NewCluster(append([]kfake.Opt{
@@ -69,9 +73,12 @@ func newRig(t *testing.T, partitions int32, opts ...kfake.Opt) *rig {
 	return r
 }
 
-// produce appends n messages to each of the partitions.
+// produce appends n messages to each of the partitions, or to all.
 func (r *rig) produce(n int, partitions ...int32) {
 	r.t.Helper()
+	if len(partitions) == 0 {
+		partitions = r.all
+	}
 	r.produceTo(topic, n, partitions...)
 }
 
@@ -164,6 +171,16 @@ func (r *rig) joinShareGroup() (remove func()) {
 			r.t.Fatal(err)
 		}
 	}
+}
+
+// observe counts Kafka's requests of a kind from now on.
+func (r *rig) observe(key kmsg.Key) *kfake.FaultHandle {
+	return r.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Count: -1, Observe: true})
+}
+
+// refuse has Kafka answer requests of a kind with an error for each partition, or for some, until the fault is removed.
+func (r *rig) refuse(key kmsg.Key, err *kerr.Error, partitions ...int32) *kfake.FaultHandle {
+	return r.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Partitions: partitions, Err: err, Count: -1})
 }
 
 // committed returns what Kafka has for a partition, -1 when nothing.

@@ -19,21 +19,20 @@ import (
 // Members that run functions share partitions with members that have handlers of sarama's shape, and hand them over.
 func TestRun(t *testing.T) {
 	inRig(t, 6, func(t *testing.T, r *rig) {
-		all := []int32{0, 1, 2, 3, 4, 5}
-		r.produce(50, all...)
+		r.produce(50)
 		a := r.member("a", nil).run()
 		until(t, "300 messages", func() bool { return total(a) == 300 })
 		b, c := r.member("b", nil).start(), r.member("c", nil).run()
 		until(t, "each has its share", func() bool { return len(a.owns()) == 2 && len(b.owns()) == 2 && len(c.owns()) == 2 })
-		r.produce(50, all...)
+		r.produce(50)
 		until(t, "600 messages", func() bool { return total(a, b, c) == 600 })
 		a.leave()
 		until(t, "the others have all", func() bool { return len(b.owns())+len(c.owns()) == 6 })
-		r.produce(50, all...)
+		r.produce(50)
 		until(t, "900 messages", func() bool { return total(a, b, c) == 900 })
 		b.leave()
 		c.leave()
-		for _, p := range all {
+		for _, p := range r.all {
 			if at := r.committed(topic, p); at != 150 {
 				t.Errorf("committed %d of partition %d", at, p)
 			}

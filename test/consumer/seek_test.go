@@ -61,14 +61,13 @@ func TestSeeksOfPartitionsThatGoElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRig(t, 6, func(t *testing.T, r *rig) {
-				all := []int32{0, 1, 2, 3, 4, 5}
 				from := func(o *consumer.Options) { o.StartAt, o.RebalanceTimeout = test.from, 10*time.Minute }
 				a, b, c, d := r.member("a", from), r.member("b", from), r.member("c", from), r.member("d", from)
 				hold := newGate()
 				a.h.ending = func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) { hold.wait() }
 				a.start()
 				until(t, "a has all", func() bool { return len(a.owns()) == 6 })
-				r.produce(10, all...)
+				r.produce(10)
 				until(t, "a read all", func() bool { return a.h.count() == 60 })
 
 				b.startWith(seeker(b.h, test.to), topic)
@@ -80,13 +79,13 @@ func TestSeeksOfPartitionsThatGoElsewhere(t *testing.T) {
 				until(t, "all are open", func() bool { return len(b.owns()) > 0 && len(a.owns())+len(b.owns())+len(c.owns())+len(d.owns()) == 6 })
 				kept := len(b.owns())
 				time.Sleep(10 * time.Minute)
-				r.produce(1000, all...)
+				r.produce(1000)
 				time.Sleep(5 * time.Second)
 				read := b.h.count()
 				a.leave()
 				c.stop()
 				d.stop()
-				r.produce(1000, all...) // b begins behind what the others have read, and before this
+				r.produce(1000) // b begins behind what the others have read, and before this
 				<-c.done
 				<-d.done
 				until(t, "b has all", func() bool { return len(b.owns()) == 6 })

@@ -13,8 +13,6 @@ import (
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
-	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/zktest"
 )
 
 // A Seek back when reading has ended, while a batch waits: that batch is not handed out.
@@ -114,18 +112,7 @@ func TestClientIsClosedWhileCutOff(t *testing.T) {
 		net := &outage{dialer: dialer{r.knet}}
 		config := r.config()
 		config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, net
-		client, err := sarama.NewClient(r.kafka.ListenAddrs(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		zk, err := session.Start(t.Context(), []string{zktest.VirtualAddress}, session.Options{Dial: r.zknet.Client("a").Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := consumer.NewFromClient(zk, client, group, consumer.Options{LeaveWithoutKafkaAfter: 30 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g, client, end := r.ofClient(r.kafka.ListenAddrs(), config, consumer.Options{LeaveWithoutKafkaAfter: 30 * time.Second})
 		h := &recorder{done: func(*sarama.ConsumerMessage) {}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -148,8 +135,7 @@ func TestClientIsClosedWhileCutOff(t *testing.T) {
 			t.Error("Consume goes on 10 minutes after the client was closed")
 		}
 		cancel()
-		_ = g.Close()
-		_ = zk.Close(context.Background())
+		_ = end()
 	})
 }
 

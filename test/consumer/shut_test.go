@@ -15,17 +15,6 @@ import (
 	"github.com/kielgo/kiel/status"
 )
 
-// endsAsked returns how often Kafka was asked for ends, until the test ends.
-func (r *rig) endsAsked() *atomic.Int64 {
-	n := &atomic.Int64{}
-	r.kafka.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
-		r.kafka.KeepControl()
-		n.Add(1)
-		return nil, nil, false
-	})
-	return n
-}
-
 // A partition that is owned and not open has a lag: from the committed offset to the end, which is read once a minute. While all
 // are open nothing is asked for.
 func TestLagOfAPartitionThatIsNotOpen(t *testing.T) {
@@ -48,9 +37,9 @@ func TestLagOfAPartitionThatIsNotOpen(t *testing.T) {
 		m, _ := member("a")
 		until(t, "all is read, and all are open", func() bool { return total(m) == 20 && len(m.owns()) == 4 })
 		time.Sleep(time.Second) // what an opening asks for
-		asked := r.endsAsked()
+		asked := r.observe(kmsg.ListOffsets)
 		time.Sleep(10 * time.Minute)
-		if n := asked.Load(); n > 0 {
+		if n := asked.Hits(); n > 0 {
 			t.Errorf("%d requests for ends while all is well", n)
 		}
 		m.leave()
@@ -58,7 +47,7 @@ func TestLagOfAPartitionThatIsNotOpen(t *testing.T) {
 		broken.Store(true)
 		m, now := member("b")
 		until(t, "three are open", func() bool { return len(m.owns()) == 3 })
-		asked.Store(0)
+		asked = r.observe(kmsg.ListOffsets)
 		time.Sleep(150 * time.Second)
 		now().is(t, "nothing new waits", series{lag: 0, behind: 0, "lag_messages{partition=0,topic=t}": 0})
 		r.produce(3, 1)
@@ -68,7 +57,7 @@ func TestLagOfAPartitionThatIsNotOpen(t *testing.T) {
 		if age := s[behind]; age < 530 || age > 600 {
 			t.Errorf("they have waited for %v s", age)
 		}
-		if n := asked.Load(); n < 11 || n > 13 {
+		if n := asked.Hits(); n < 11 || n > 13 {
 			t.Errorf("%d requests for ends in 12.5 minutes, want one a minute", n)
 		}
 		if o := partitionOf(t, m, 1).Offsets; o == nil || o.Committed != 10 || o.Position != 10 || o.End != 13 || o.Lag != 3 || o.LagSeconds < 530 {
@@ -111,7 +100,7 @@ func TestLagOfAHandlerThatFails(t *testing.T) {
 					done <- err
 				}()
 				time.Sleep(2 * time.Minute)
-				asked := r.endsAsked()
+				asked := r.observe(kmsg.ListOffsets)
 				for i := range 100 {
 					time.Sleep(time.Duration(1700+17*i) * time.Millisecond)
 					s := scrape(t, reg)
@@ -123,7 +112,7 @@ func TestLagOfAHandlerThatFails(t *testing.T) {
 						t.Fatalf("look %d: offsets %+v", i, o)
 					}
 				}
-				if n := asked.Load(); n > 4 {
+				if n := asked.Hits(); n > 4 {
 					t.Errorf("%d requests for ends", n)
 				}
 				stop()

@@ -67,7 +67,7 @@ func (s stillness) wantStill(t *testing.T) {
 	}
 }
 
-// kinds runs a test with sessions of both kinds.
+// bothKinds runs a test with sessions of both kinds.
 func bothKinds(t *testing.T, test func(t *testing.T, r *rig, kind func(*consumer.Options))) {
 	t.Helper()
 	for name, kind := range map[string]func(*consumer.Options){"eager": eager, "incremental": cooperative} {
@@ -106,8 +106,7 @@ func (r *rig) wantTwoEach(members ...*member) {
 func TestStaticRestart(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig, kind func(*consumer.Options)) {
 		a, b, c := r.three(kind)
-		all := []int32{0, 1, 2, 3, 4, 5}
-		r.produce(10, all...)
+		r.produce(10)
 		until(t, "60 messages", func() bool { return total(a, b, c) == 60 })
 		before := still(a, c)
 		processes := []*member{a, b, c}
@@ -118,7 +117,7 @@ func TestStaticRestart(t *testing.T) {
 			if r.node("b") != owner || r.claims(owner) != 0 {
 				t.Errorf("the stopped process has the membership: %t, and %d claims", r.node("b") == owner, r.claims(owner))
 			}
-			r.produce(10, all...)
+			r.produce(10)
 			time.Sleep(4 * time.Second)
 			b = r.static("b", fmt.Sprintf("b-%d", i+2), kind)
 			b.calls(b.h)

@@ -77,7 +77,7 @@ func (r *rig) offsetReads() func() []time.Time {
 // flow produces to partitions for so long, a few messages a second.
 func (r *rig) flow(d time.Duration, until func() bool, partitions ...int32) bool {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
-		r.produce(1, partitions...)
+		r.produceTo(topic, 1, partitions...)
 		if until() {
 			return true
 		}

@@ -100,7 +100,6 @@ func TestLeavingWithAStuckHandler(t *testing.T) {
 // Every member loses its session at the same time, again and again.
 func TestSessionsOfAllMembersAreKilled(t *testing.T) {
 	inRig(t, 6, func(t *testing.T, r *rig) {
-		all := []int32{0, 1, 2, 3, 4, 5}
 		ms := []*member{r.member("a", nil).start(), r.member("b", nil).start(), r.member("c", nil).start()}
 		owned := func() int {
 			n := 0
@@ -114,11 +113,11 @@ func TestSessionsOfAllMembersAreKilled(t *testing.T) {
 			for _, s := range r.zk.Sessions() {
 				r.zk.KillSession(s.ID)
 			}
-			r.produce(10, all...)
+			r.produce(10)
 			time.Sleep(3 * time.Second)
 		}
 		until(t, "every message", func() bool {
-			for _, p := range all {
+			for _, p := range r.all {
 				seen := map[int64]bool{}
 				for _, m := range ms {
 					for _, o := range m.h.offsets(topic, p) {
@@ -133,8 +132,11 @@ func TestSessionsOfAllMembersAreKilled(t *testing.T) {
 		})
 		for _, m := range ms {
 			m.leave()
+			if n := m.setups(); n != 1 { // Consume goes on
+				t.Errorf("%s: %d times Setup", m.name, n)
+			}
 		}
-		for _, p := range all {
+		for _, p := range r.all {
 			if got := r.committed(topic, p); got != 50 {
 				t.Errorf("committed %d of partition %d", got, p)
 			}
