@@ -28,8 +28,9 @@ type floor struct {
 var floors = []floor{
 	{"internal/clocks internal/defaultlog internal/testonly/endless internal/eventlog internal/latest internal/operr " +
 		"internal/testonly/operrtest internal/pause internal/plain zktest recipe", ""},
+	{"internal/testonly/noerr", ""},
 	{"internal/testonly/logtest", "log"},
-	{"internal/promreg", prometheus},
+	{"internal/promreg internal/testonly/promtest", prometheus},
 	{". allocfn status internal/usercall", "internal/operr"},
 	{"internal/statuswrite health", "status"},
 	{"internal/errlog", "status internal/statuswrite"},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kielgo/kiel/health"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -137,9 +138,7 @@ func TestStatus(t *testing.T) {
 				return
 			}
 			var g status.Group
-			if err := json.Unmarshal([]byte(body), &g); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, json.Unmarshal([]byte(body), &g))
 			if got := g.Group + " " + g.Self.Name; got != test.member || g.Version != status.Version {
 				t.Errorf("got %q in version %d, want %q", got, g.Version, test.member)
 			}

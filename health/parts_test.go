@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/health"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/status"
@@ -43,9 +44,7 @@ func checkPart(t *testing.T, nw *zktest.Network, p part) {
 		}
 		_, text, _ := ask(t, h, http.MethodGet, "/status")
 		var g status.Group
-		if err := json.Unmarshal([]byte(text), &g); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, json.Unmarshal([]byte(text), &g))
 		if g.Self == nil || g.Self.Name != "a" || g.Self.Ready != (ready == http.StatusOK) || !strings.Contains(body, g.Self.Waiting) {
 			t.Errorf("%s: /status says %+v, /readyz %s", when, g.Self, body)
 		}
@@ -63,9 +62,7 @@ func checkPart(t *testing.T, nw *zktest.Network, p part) {
 	time.Sleep(5 * time.Second)
 	expect("with ZooKeeper again", 200, 200, "ok")
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	noerr.Want(t, <-done)
 	time.Sleep(time.Second) // what /status says may be as old
 	expect("after", 200, 503, "")
 }
@@ -73,9 +70,7 @@ func checkPart(t *testing.T, nw *zktest.Network, p part) {
 func newAllocator(t *testing.T, nw *zktest.Network) *allocator.PartitionAllocator {
 	t.Helper()
 	a, err := allocator.New(recipetest.Session(t, nw, "a"), "g", "a", allocator.Options{Seed: map[string][]int32{"t": {0, 1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return a
 }
 
@@ -93,9 +88,7 @@ func TestOwner(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		}, ownership.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		checkPart(t, nw, o)
 	})
 }

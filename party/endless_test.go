@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -15,9 +16,7 @@ func TestRunOnEndlessContext(t *testing.T) {
 	recipetest.OnEndless(t, func(ctx context.Context, e *recipetest.Endless) {
 		const path = "/members"
 		p, err := party.New(e.Session, path, party.Options{Name: "a"})
-		if err != nil {
-			e.Fatal(err)
-		}
+		noerr.Must(e, err)
 		err = e.GoesOn(func() error { return p.Run(ctx) }, func() {
 			if names := e.Server.Children(path); len(names) != 1 || p.View() == nil || len(p.View().Members) != 1 {
 				e.Errorf("children %q, view %+v", names, p.View())

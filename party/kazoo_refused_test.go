@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -56,9 +57,7 @@ func TestKazooLeaveRefused(t *testing.T) {
 		leave := func(p crowd) {
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
-			if err := p.Leave(ctx); err != nil {
-				w.Errorf("left with %v", err)
-			}
+			noerr.Want(w, p.Leave(ctx))
 		}
 		s := w.session("a")
 		p := in(s, "p1")

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -399,9 +400,7 @@ func TestKazooPartyWaitForMembers(t *testing.T) {
 		result := make(chan []string, 1)
 		go func() {
 			list, err := waiter.WaitForMembers(w.Context(), 2)
-			if err != nil {
-				w.Error(err)
-			}
+			noerr.Want(w, err)
 			result <- list
 		}()
 		time.Sleep(time.Second)

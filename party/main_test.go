@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -107,9 +108,7 @@ func (w *world) observe() *member {
 func (w *world) run(s *session.Session, opts party.Options) *member {
 	w.Helper()
 	p, err := party.New(s, directory, opts)
-	if err != nil {
-		w.Fatalf("party: %v", err)
-	}
+	noerr.Must(w, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	m := &member{Party: p, w: w, session: s, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -231,9 +230,7 @@ func show(v *party.View) string {
 func incarnation(w *world, s *session.Session) *session.Incarnation {
 	w.Helper()
 	inc, err := s.Incarnation(w.Context())
-	if err != nil {
-		w.Fatalf("incarnation: %v", err)
-	}
+	noerr.Must(w, err)
 	return inc
 }
 
@@ -253,17 +250,13 @@ func (w *world) namesake(name string) (*session.Session, func()) {
 	w.Helper()
 	s, stop := w.stoppable("namesake of "+name, session.Options{})
 	inc := incarnation(w, s)
-	if _, err := inc.Multi(w.Context(), session.DeleteOp(node(name), -1), session.CreateOp(node(name), nil, session.Ephemeral)); err != nil {
-		w.Fatalf("namesake: %v", err)
-	}
+	noerr.Last(w)(inc.Multi(w.Context(), session.DeleteOp(node(name), -1), session.CreateOp(node(name), nil, session.Ephemeral)))
 	return s, stop
 }
 
 func must(tb testing.TB, err error) {
 	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noerr.Must(tb, err)
 }
 
 func wantErr(tb testing.TB, err, want error) {

@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -334,9 +335,7 @@ func TestAllAgree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		seed, steps := rapid.Uint64().Draw(r, "seed"), rapid.SliceOfN(rapid.Custom(drawStep), 1, 25).Draw(r, "steps")
 		inWorld(t, func(w *world) {
-			if err := allAgree(w, seed, steps); err != nil {
-				r.Error(err)
-			}
+			noerr.Want(r, allAgree(w, seed, steps))
 		})
 	})
 }

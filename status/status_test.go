@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -28,9 +29,7 @@ func TestCodesAreWords(t *testing.T) {
 // Each code has one cause, and the pages that explain the label of the metric name them.
 func TestCodesHaveCauses(t *testing.T) {
 	page, err := os.ReadFile("../docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	found := make(map[status.Cause]bool)
 	for _, c := range status.Codes() {
 		cause := c.Cause()
@@ -68,24 +67,18 @@ func TestCodesAreGiven(t *testing.T) {
 	var code strings.Builder
 	for _, dir := range []string{"../allocator", "../ownership", "../consumer"} {
 		files, err := filepath.Glob(dir + "/*.go")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		for _, file := range files {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
 			}
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			code.Write(text)
 		}
 	}
 	declared, err := os.ReadFile("reason.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	found := regexp.MustCompile(`\t(\w+) +(?:Code )?= "([a-z-]+)"`).FindAllStringSubmatch(string(declared), -1)
 	if len(found) != len(status.Codes()) {
 		t.Errorf("%d codes are declared, %d listed", len(found), len(status.Codes()))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -27,14 +28,10 @@ func BenchmarkRequest(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			address, dial := start(b)
 			c := connect(b, address, dial, 10*time.Second)
-			if _, err := c.Create("/x", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-				b.Fatal(err)
-			}
+			noerr.Last(b)(c.Create("/x", nil, 0, zk.WorldACL(zk.PermAll)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.Set("/x", nil, -1); err != nil {
-					b.Fatal(err)
-				}
+				noerr.Last(b)(c.Set("/x", nil, -1))
 			}
 		})
 	}
@@ -45,14 +42,10 @@ func BenchmarkJoin(b *testing.B) {
 	const members = 100
 	for b.Loop() {
 		srv, nw := zktest.StartVirtual(b, zktest.Options{})
-		if err := srv.Create("/m", nil); err != nil {
-			b.Fatal(err)
-		}
+		noerr.Must(b, srv.Create("/m", nil))
 		for range members {
 			c := connect(b, zktest.VirtualAddress, nw.Dial, 10*time.Second)
-			if _, err := c.Create("/m/m-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
-				b.Fatal(err)
-			}
+			noerr.Last(b)(c.Create("/m/m-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))
 			if names, _, _, err := c.ChildrenW("/m"); err != nil || len(names) == 0 {
 				b.Fatal(names, err)
 			}

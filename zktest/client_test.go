@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -17,9 +18,7 @@ func TestClientInBubble(t *testing.T) {
 		a := connect(t, "zk:2181", nw.Client("a").Dial, 6*time.Second)
 		b := connect(t, "zk:2181", nw.Client("b").Dial, 6*time.Second)
 		open := zk.WorldACL(zk.PermAll)
-		if _, err := a.Create("/x", []byte("1"), 0, open); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(a.Create("/x", []byte("1"), 0, open))
 		p, err := a.Create("/x/e-", nil, zk.FlagEphemeral|zk.FlagSequence, open)
 		if err != nil || p != "/x/e-0000000000" {
 			t.Fatal(p, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -17,9 +18,7 @@ func open() []zk.ACL { return zk.WorldACL(zk.PermAll) }
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 }
 
 // create makes a znode and returns the moment at which the server had it.

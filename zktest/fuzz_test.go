@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -45,14 +46,10 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, hello, rest []byte) {
 		srv, nw := zktest.StartVirtual(t, zktest.Options{JuteMaxBuffer: 1 << 12})
 		c, err := nw.Dial(t.Context(), "tcp", zktest.VirtualAddress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		talk(t, c, binary.BigEndian.AppendUint32(nil, uint32(len(hello))), hello, rest)
 		c, err = nw.Dial(t.Context(), "tcp", zktest.VirtualAddress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		checkServes(t, c)
 		_ = srv.Dump()
 	})

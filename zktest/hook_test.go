@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -150,9 +151,7 @@ func TestNoTouch(t *testing.T) {
 		start := time.Now()
 		srv.SetHook(func(r *zktest.Request) zktest.Action { return zktest.Action{NoTouch: r.Client == "a"} })
 		for time.Since(start) < 5*time.Second {
-			if _, _, err := a.Get("/e"); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Last(t)(a.Get("/e"))
 			time.Sleep(time.Second)
 		}
 		nw.Client("a").BlackHole(zktest.Both)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -39,9 +40,7 @@ func connectNoWait(tb testing.TB, address string, dial dialFunc, timeout time.Du
 			defer cancel()
 			return dial(ctx, network, address)
 		}))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noerr.Must(tb, err)
 	tb.Cleanup(func() {
 		c.Close()
 		for range events {

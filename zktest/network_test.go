@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -19,20 +20,12 @@ import (
 func pair(t *testing.T, nw *zktest.Network) (client, server net.Conn) {
 	t.Helper()
 	l, err := nw.Listen("server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	client, err = nw.Client("a").Dial(t.Context(), "tcp", "server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	server, err = l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
+	noerr.Must(t, l.Close())
 	t.Cleanup(func() {
 		_ = client.Close()
 		_ = server.Close()
@@ -79,9 +72,7 @@ func TestConnection(t *testing.T) {
 		read(t, server, "hellow")
 		read(t, server, "orld")
 		write(t, server, "bye")
-		if err := server.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, server.Close())
 		read(t, client, "bye") // what was sent before the close arrives
 		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("read: %v, want EOF", err)
@@ -246,9 +237,7 @@ func TestDial(t *testing.T) {
 		_, err := a.Dial(t.Context(), "tcp", "server")
 		refused(err)
 		l, err := nw.Listen("server")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		if _, err := nw.Listen("server"); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("second listener: %v", err)
 		}
@@ -256,9 +245,7 @@ func TestDial(t *testing.T) {
 		_, err = a.Dial(t.Context(), "tcp", "server")
 		refused(err)
 		other, err := nw.Client("b").Dial(t.Context(), "tcp", "server")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		a.Heal()
 		nw.Refuse()
 		_, err = nw.Dial(t.Context(), "tcp", "server")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -191,9 +192,7 @@ func TestWordsAreAnsweredLate(t *testing.T) {
 		srv, nw := zktest.StartVirtual(t, zktest.Options{})
 		srv.Freeze()
 		time.AfterFunc(30*time.Second, func() {
-			if err := srv.Create("/x", nil); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, srv.Create("/x", nil))
 			srv.Thaw()
 		})
 		if answer, err := ask(t, nw, "srvr"); err != nil || !strings.Contains(answer, "\nZxid: 0x1\n") {

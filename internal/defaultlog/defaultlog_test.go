@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/defaultlog"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func TestOr(t *testing.T) {
@@ -82,9 +83,7 @@ func TestRulesForHandlers(t *testing.T) {
 		return all{defaultlog.Or(nil).Handler()}
 	}, func(t *testing.T) map[string]any {
 		got := make(map[string]any)
-		if err := json.Unmarshal(b.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, json.Unmarshal(b.Bytes(), &got))
 		return got
 	})
 }

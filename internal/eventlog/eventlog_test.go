@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/internal/eventlog"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // script builds a log from lines like "10 claimed 3 token=7".
@@ -398,9 +399,7 @@ func TestReadDropsAHalfWrittenLastLineOnly(t *testing.T) {
 	w := eventlog.NewWriter(&buf)
 	now := func() int64 { return 42 }
 	for range 2 {
-		if err := w.Write(on(0, eventlog.Message, 0), now); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.Write(on(0, eventlog.Message, 0), now))
 	}
 	whole := buf.String()
 	got, err := eventlog.Read(strings.NewReader(whole + `{"t":43,"mem`))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/hold"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -52,9 +53,7 @@ func TestOwnIsNotLeft(t *testing.T) {
 				srv, nw := zktest.StartVirtual(t, zktest.Options{})
 				s := recipetest.Session(t, nw, "a")
 				inc, err := s.Incarnation(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, err)
 				deletes := 0
 				srv.SetHook(func(r *zktest.Request) zktest.Action {
 					if r.Op == zktest.OpDelete {
@@ -88,9 +87,7 @@ func TestOwnIsNotLeft(t *testing.T) {
 					}
 				}
 				start := time.Now()
-				if err := o.Wait(t.Context()); err != nil {
-					t.Error(err)
-				}
+				noerr.Want(t, o.Wait(t.Context()))
 				if waited := time.Since(start); waited > 10*time.Second || tt.notMade != (deletes == 0) {
 					t.Errorf("gone after %v and %d deletes", waited, deletes)
 				}
@@ -108,13 +105,9 @@ func TestOwnGoesWithItsSession(t *testing.T) {
 		srv, nw := zktest.StartVirtual(t, zktest.Options{})
 		s := recipetest.Session(t, nw, "a")
 		inc, err := s.Incarnation(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		o, create := own(inc)
-		if err := o.Make(t.Context(), create); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, o.Make(t.Context(), create))
 		srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpDelete {
 				return zktest.Action{Err: zktest.ErrNoAuth}
@@ -128,8 +121,6 @@ func TestOwnGoesWithItsSession(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		srv.KillSession(inc.SessionID())
-		if err := o.Wait(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, o.Wait(t.Context()))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/operrtest"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/party"
@@ -38,9 +39,7 @@ func TestEdgesOfPureFunctions(t *testing.T) {
 	operrtest.Once(t, only(party.New(nil, "x", party.Options{})), "party", "session is nil")
 	operrtest.Once(t, only(sharedset.New(nil, "x", sharedset.Options{})), "sharedset", "session is nil")
 	s, err := session.New([]string{"zk"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	operrtest.Once(t, only(party.New(s, "x", party.Options{Name: "a/b"})), "party", `path "x"`, "invalid name", `member "a/b"`)
 	operrtest.Once(t, only(party.NewShallowParty(s, "x", party.KazooOptions{})), "party", `path "x"`)
 	operrtest.Once(t, only(sharedset.New(s, "x", sharedset.Options{})), "sharedset", `path "x"`)
@@ -64,9 +63,7 @@ func TestEdgesOfOperations(t *testing.T) {
 	recipetest.InWorld(t, func(w *recipetest.World) {
 		s := w.Session("a")
 		inc, err := s.Incarnation(w.Context())
-		if err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, err)
 		ctx, end := context.WithCancelCause(w.Context())
 		end(errors.New("enough"))
 		w.Write("/bad", "no JSON")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/pause"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 var errEnd = errors.New("end")
@@ -81,9 +82,7 @@ func TestBackoffWaits(t *testing.T) {
 		b := pause.Backoff{Growth: pause.Doubling(time.Second, time.Minute)}
 		began := time.Now()
 		for range 3 {
-			if err := b.Wait(t.Context()); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, b.Wait(t.Context()))
 		}
 		if took := time.Since(began); took != 7*time.Second {
 			t.Errorf("three pauses took %v", took)

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func opts(name, help string) prometheus.CounterOpts {
@@ -15,13 +16,9 @@ func opts(name, help string) prometheus.CounterOpts {
 func TestSecondRegistrationSharesTheFirst(t *testing.T) {
 	reg := prometheus.WrapRegistererWith(prometheus.Labels{"group": "g"}, prometheus.NewRegistry())
 	a, err := promreg.Register(reg, prometheus.NewCounter(opts("x_total", "x")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	b, err := promreg.Register(reg, prometheus.NewCounter(opts("x_total", "x")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if a != b {
 		t.Error("the second registration made a collector of its own")
 	}
@@ -29,9 +26,7 @@ func TestSecondRegistrationSharesTheFirst(t *testing.T) {
 
 func TestConflictIsAnError(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	if _, err := promreg.Register(reg, prometheus.NewCounter(opts("x_total", "x"))); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Last(t)(promreg.Register(reg, prometheus.NewCounter(opts("x_total", "x"))))
 	if _, err := promreg.Register(reg, prometheus.NewCounter(opts("x_total", "another help"))); err == nil {
 		t.Error("two collectors of one name and different help were registered")
 	}

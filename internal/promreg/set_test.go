@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // engine and wheel are the metrics of two parts that share a name, by stage.
@@ -35,9 +36,7 @@ func newWheel(set *promreg.Set) *wheel {
 func count(t *testing.T, reg prometheus.Gatherer) int {
 	t.Helper()
 	n, err := testutil.GatherAndCount(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return n
 }
 
@@ -45,13 +44,9 @@ func TestSetsComeAndGo(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	show := func(set *promreg.Set) func() {
 		t.Helper()
-		if err := set.Complete(); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, set.Complete())
 		hide, err := set.Show()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		return hide
 	}
 	_, first := promreg.New(reg, "g", newEngine)
@@ -85,13 +80,9 @@ func TestKeeperKeeps(t *testing.T) {
 	for i := range 3 {
 		e, set := promreg.New(k, "ignored", newEngine)
 		_, parts := promreg.New(k, "", newWheel)
-		if err := errors.Join(set.Complete(), parts.Complete()); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, errors.Join(set.Complete(), parts.Complete()))
 		hide, err := set.Show()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		e.runs.Inc()
 		hide()
 		if n := testutil.ToFloat64(e.runs); n != float64(i+1) || count(t, reg) != 4 || len(k.Sets()) != 2 {
@@ -113,9 +104,7 @@ func TestWithoutARegisterer(t *testing.T) {
 	for _, reg := range []prometheus.Registerer{nil, promreg.NewRegistry(nil, "g")} {
 		e, set := promreg.New(reg, "g", newEngine)
 		hide, err := set.Show()
-		if err := errors.Join(err, set.Complete()); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, errors.Join(err, set.Complete()))
 		e.runs.Inc()
 		hide()
 		if n := len(set.Collectors()); n != 2 {
@@ -129,14 +118,10 @@ func TestRegistryIsARegisterer(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	k := promreg.NewRegistry(reg, "g")
 	dials := prometheus.NewCounter(opts("dials_total", "Dials."))
-	if err := k.Register(dials); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, k.Register(dials))
 	k.MustRegister(prometheus.NewCounter(opts("reads_total", "Reads.")))
 	want := "# HELP dials_total Dials.\n# TYPE dials_total counter\ndials_total{group=\"g\"} 0\n"
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "dials_total"); err != nil {
-		t.Error(err)
-	}
+	noerr.Want(t, testutil.GatherAndCompare(reg, strings.NewReader(want), "dials_total"))
 	if err := k.Register(dials); err == nil {
 		t.Error("registered twice")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -21,9 +22,7 @@ func TestLostReplyAndALaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.session()
-		if err := w.node(s, "").Remove(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.node(s, "").Remove(t.Context()))
 		if err := w.Srv.Create("/before", nil); err != nil { // the directory as the lagging server sees it
 			t.Fatal(err)
 		}
@@ -44,18 +43,14 @@ func TestLostReplyAndALaggingServer(t *testing.T) {
 		})
 		dir := seqnode.NewDir(s, "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}, Data: []byte("ours")})
 		n, err := dir.Create(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		_, err = n.First(t.Context(), errBusy)
 		if blocked, ok := errors.AsType[*recipe.BlockedError](err); ok && blocked.Identifier == "ours" {
 			t.Errorf(ownWay+": made twice; misled by the server: %v; %v", misled, err)
 		} else if err != nil {
 			t.Error(err)
 		}
-		if err := n.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, n.Remove(t.Context()))
 	})
 }
 
@@ -69,9 +64,7 @@ func TestLostReplyBesideAnOldSession(t *testing.T) {
 		s := w.session()
 		dir := seqnode.NewDir(s, "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}})
 		old, err := dir.Create(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		inc := s.Current()
 		lost := false
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -84,15 +77,11 @@ func TestLostReplyBesideAnOldSession(t *testing.T) {
 		s.GiveUp(errors.New("test"))
 		<-inc.Context().Done()
 		n, err := dir.Create(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		if _, _, ok := w.Srv.Get(old.Path()); !ok || !lost {
 			t.Fatal("the old contender is gone already, or no reply was lost: nothing was tested")
 		}
-		if _, err := n.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(n.Wait(t.Context()))
 		time.Sleep(30 * time.Second)
 		other := w.node(s, "other")
 		if _, err := other.First(w.Context(), errBusy); err == nil {

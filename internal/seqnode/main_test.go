@@ -7,6 +7,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 )
@@ -35,8 +36,6 @@ func (w *world) node(s *session.Session, data string) *seqnode.Node {
 	w.Helper()
 	dir := seqnode.NewDir(s, "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}, Data: []byte(data)})
 	n, err := dir.Create(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
+	noerr.Must(w, err)
 	return n
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -34,15 +35,11 @@ func TestNode(t *testing.T) {
 			!strings.Contains(err.Error(), a.Path()) {
 			t.Errorf("the second: %v", err)
 		}
-		if err := a.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, a.Remove(t.Context()))
 		if inc, err = b.First(t.Context(), why); err != nil || inc != s.Current() {
 			t.Errorf("the second, then: %v, %v", inc, err)
 		}
-		if err := b.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, b.Remove(t.Context()))
 		if list := w.Srv.Children("/d"); len(list) > 0 {
 			t.Errorf("left: %q", list)
 		}
@@ -58,9 +55,7 @@ func TestRemovedNodeIsNotFirst(t *testing.T) {
 			if path == "the node" {
 				path = n.Path()
 			}
-			if err := w.Srv.Delete(path); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.Srv.Delete(path))
 			if _, err := n.Wait(t.Context()); !errors.Is(err, seqnode.ErrGone) {
 				t.Errorf("Wait: %v", err)
 			}
@@ -99,9 +94,7 @@ func TestAnswerThatComesAfterTheEndOfTrust(t *testing.T) {
 		<-old.Context().Done()
 		client.Heal()
 		<-done
-		if err := n.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, n.Remove(t.Context()))
 	})
 }
 
@@ -150,9 +143,7 @@ func TestSearchLooksAtTheOwner(t *testing.T) {
 		if !strings.HasSuffix(n.Path(), "-n-0000000001") {
 			t.Errorf("took %s", n.Path())
 		}
-		if err := n.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, n.Remove(t.Context()))
 		if list := w.Srv.Children("/d"); len(list) != 1 {
 			t.Errorf("left: %q", list)
 		}
@@ -175,9 +166,7 @@ func TestRemove(t *testing.T) {
 			cancel()
 		}
 		w.Net.Client("a").Heal()
-		if err := n.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, n.Remove(t.Context()))
 		if list := w.Srv.Children("/d"); len(list) > 0 {
 			t.Errorf("left: %q", list)
 		}

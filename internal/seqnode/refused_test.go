@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -23,12 +24,8 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 					w := newWorld(t)
 					dir := seqnode.NewDir(w.session(), "/d", seqnode.Options{Word: "-n-", Rivals: []string{"-n-"}, Persistent: persistent})
 					first, err := dir.Create(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					if err := first.Remove(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					noerr.Must(t, err)
+					noerr.Must(t, first.Remove(t.Context()))
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					w.refuseLooks(look, 3, func() {
@@ -47,9 +44,7 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 					if list := w.Srv.Children("/d"); len(list) != 1 {
 						t.Errorf("%v, %v: orphaned: %q", persistent, look, list)
 					}
-					if err := n.Remove(t.Context()); err != nil {
-						t.Error(err)
-					}
+					noerr.Want(t, n.Remove(t.Context()))
 				})
 			}
 		}
@@ -106,16 +101,12 @@ func TestUnreadableNodeInFront(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		start := time.Now()
-		if err := a.Remove(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, a.Remove(t.Context()))
 		if err := <-done; err != nil || time.Since(start) > time.Second {
 			t.Errorf("the second, after %v: %v", time.Since(start), err)
 		}
 		for _, n := range []*seqnode.Node{b, c} {
-			if err := n.Remove(t.Context()); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, n.Remove(t.Context()))
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/seqnode"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -27,9 +28,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 			Word: "-n-", Rivals: []string{"-n-"}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		n, err := dir.Create(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		for _, step := range []struct {
 			waits time.Duration
 			said  int
@@ -45,9 +44,7 @@ func TestLongWaitIsSaid(t *testing.T) {
 			}
 		}
 		inc, err := s.Incarnation(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		for _, want := range []string{
 			"path=" + n.Path(), "ahead=2", "blocker.path=" + first.Path(), `blocker.data="the holder?"`,
 			fmt.Sprintf("blocker.session_id=%#x", inc.SessionID()), "blocker.since=", "waited=4m",
@@ -69,9 +66,7 @@ func TestLongWaitForOnesOwnIsSaid(t *testing.T) {
 			Word: "-n-", Rivals: []string{"-n-"}, Data: []byte("ours"), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		n, err := dir.Create(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		id := s.Current().SessionID()
 		w.Net.Client("a").BlackHole(zktest.Both)
 		n.Abandon(t.Context())

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -54,9 +55,7 @@ func TestCheckRefuses(t *testing.T) {
 			t.Errorf("%s: %+v is taken", name, r)
 		}
 	}
-	if err := statuswrite.Check(status.Reason{Code: "of-a-later-version"}); err != nil {
-		t.Error(err)
-	}
+	noerr.Want(t, statuswrite.Check(status.Reason{Code: "of-a-later-version"}))
 }
 
 func TestListsAreNeverNull(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func TestAsks(t *testing.T) {
@@ -119,9 +120,7 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%s: %q", what, err)
 		}
 	}
-	if err := errorOf(Parse(append(exclusions(MaxPatterns-1), "^x"))); err != nil {
-		t.Errorf("as many as are allowed: %v", err)
-	}
+	noerr.Want(t, errorOf(Parse(append(exclusions(MaxPatterns-1), "^x"))))
 }
 
 // exclusions returns n short patterns.
@@ -200,12 +199,8 @@ func FuzzParse(f *testing.F) {
 func instructions(t *testing.T, expr string) int {
 	t.Helper()
 	tree, err := syntax.Parse(expr, syntax.Perl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	prog, err := syntax.Compile(tree.Simplify())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return len(prog.Inst)
 }

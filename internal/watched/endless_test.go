@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 )
@@ -14,9 +15,7 @@ func TestRunOnEndlessContext(t *testing.T) {
 	recipetest.OnEndless(t, func(ctx context.Context, e *recipetest.Endless) {
 		r := reader(e.Session)
 		err := e.GoesOn(func() error { return r.Run(ctx) }, func() {
-			if err := e.Server.Create(path, []byte("text")); err != nil {
-				e.Error(err)
-			}
+			noerr.Want(e, e.Server.Create(path, []byte("text")))
 			if err := r.Refresh(ctx); err != nil || r.View().text != "text" {
 				e.Errorf("Refresh: %v, view %+v", err, r.View())
 			}

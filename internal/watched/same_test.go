@@ -3,6 +3,7 @@ package watched_test
 import (
 	"testing"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
@@ -13,9 +14,7 @@ import (
 func TestSameChildren(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		do := func(err error) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 		}
 		do(w.Srv.Create(path+"/a", nil))
 		inc := recipetest.Must[*session.Incarnation](t)(w.Session("a").Incarnation(t.Context()))

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/internal/watched"
 	"github.com/kielgo/kiel/session"
@@ -144,9 +145,7 @@ func TestChanges(t *testing.T) {
 		one := w.untilText(r, "one")
 		w.Write(path, "two")
 		w.untilText(r, "two")
-		if err := w.Srv.Delete(path); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.Srv.Delete(path))
 		last := w.untilText(r, "none")
 		if d := time.Since(start); d > time.Second {
 			t.Errorf("took %v", d)
@@ -252,9 +251,7 @@ func TestRefresh(t *testing.T) {
 		var callers sync.WaitGroup
 		for range 3 {
 			callers.Go(func() {
-				if err := r.Refresh(t.Context()); err != nil {
-					t.Error(err)
-				}
+				noerr.Want(t, r.Refresh(t.Context()))
 				if v := r.View(); v.number <= before.number {
 					t.Errorf("still view %d", v.number)
 				}
@@ -355,9 +352,7 @@ func TestFirstLookOfASession(t *testing.T) {
 // The Sync that comes before the first look is made again when it was refused: else a server that lags shows old data.
 func TestSyncThatWasRefusedIsMadeAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		if err := errors.Join(w.Srv.Create("/t", []byte("new")), w.Srv.Create("/behind", []byte("old"))); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, errors.Join(w.Srv.Create("/t", []byte("new")), w.Srv.Create("/behind", []byte("old"))))
 		var mu sync.Mutex
 		syncs := 0
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
