@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -33,9 +34,7 @@ func TestDigest(t *testing.T) {
 		ctx := t.Context()
 		ann := w.start("ann", func(o *session.Options) { o.Auth, o.Chroot = digest("ann", "right"), "/app" })
 		inc := ann.incarnation()
-		if _, err := inc.Create(ctx, "/a", nil, session.Persistent); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(inc.Create(ctx, "/a", nil, session.Persistent))
 		acl, _, err := inc.GetACL(ctx, "/a")
 		if err != nil || !slices.Equal(acl, session.DigestACL(session.PermAll, "ann", "right")) {
 			t.Errorf("%v, %v", acl, err)
@@ -86,9 +85,7 @@ func TestChrootRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		ann := w.start("ann", func(o *session.Options) { o.Auth = digest("ann", "right") }).incarnation()
-		if _, err := ann.Create(ctx, "/closed", nil, session.Persistent); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(ann.Create(ctx, "/closed", nil, session.Persistent))
 		missing := func(o *session.Options) { o.Auth, o.Chroot = digest("bob", "x"), "/closed/app" }
 		bob := w.start("bob", missing)
 		patience, cancel := context.WithTimeout(ctx, 10*timeout)
@@ -100,9 +97,7 @@ func TestChrootRefused(t *testing.T) {
 
 		// A connection that breaks before it is known whether the chroot is there is no refusal.
 		var cut bool
-		if _, err := ann.Create(ctx, "/closed/app", nil, session.Persistent); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(ann.Create(ctx, "/closed/app", nil, session.Persistent))
 		setACL(t, ann, "/closed/app", session.WorldACL(session.PermAll))
 		eve := w.net.Client("eve")
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -120,20 +115,6 @@ func TestChrootRefused(t *testing.T) {
 		w.srv.SetHook(nil)
 		if !cut {
 			t.Error("it was not asked whether the chroot is there")
-		}
-	})
-}
-
-// A server that refuses the credentials outright.
-func TestAuthRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		m := w.start("a", func(o *session.Options) {
-			o.Auth = []session.Auth{{Scheme: "nonsense", Credential: []byte("secret")}}
-		})
-		_, err := m.Incarnation(t.Context())
-		wantErr(t, "Incarnation", err, session.ErrAuthFailed)
-		if !strings.Contains(err.Error(), "nonsense") || strings.Contains(err.Error(), "secret") {
-			t.Error(err)
 		}
 	})
 }
@@ -179,26 +160,18 @@ func TestChroot(t *testing.T) {
 		if err != nil || !slices.Equal(names, []string{"m", "s-0000000000"}) {
 			t.Errorf("Children = %q, %v", names, err)
 		}
-		if err := inc.EnsurePath(ctx, "/"); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, inc.EnsurePath(ctx, "/"))
 		_, _, err = inc.Get(ctx, "/nothing")
 		if err == nil || strings.Contains(err.Error(), "/x/y") {
 			t.Errorf("%v: the error is not in the caller's terms", err)
 		}
 		_, _, watch, err := inc.ChildrenW(ctx, "/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.srv.Create("/x/y/n", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
+		noerr.Must(t, w.srv.Create("/x/y/n", nil))
 		elapsed(t, "watch", watch.C(), time.Second)
 
 		// An operator deletes it.
-		if err := w.srv.Delete("/x"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete("/x"))
 		time.Sleep(timeout / 3)
 		if _, err := inc.Create(ctx, "/again", nil, session.Persistent); err != nil {
 			t.Error(err)
@@ -339,9 +312,7 @@ func TestEphemeralBudget(t *testing.T) {
 		use(20 + 2*22)
 		for _, name := range w.srv.Children("/app") {
 			if strings.HasPrefix(name, "l-") {
-				if err := inc.Delete(ctx, "/"+name, -1); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, inc.Delete(ctx, "/"+name, -1))
 			}
 		}
 		use(20)
@@ -358,9 +329,7 @@ func TestEphemeralBudget(t *testing.T) {
 func serveTLS(t *testing.T) (string, *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -368,22 +337,16 @@ func serveTLS(t *testing.T) (string, *tls.Config) {
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(cert)
 	pair := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	srv := zktest.NewServer(zktest.Options{})
 	served := make(chan struct{})
 	go func() { defer close(served); _ = srv.Serve(listener) }()
@@ -396,13 +359,9 @@ func TestTLS(t *testing.T) {
 	_, port, _ := net.SplitHostPort(address)
 	world := session.Options{TLS: config, ACL: session.WorldACL(session.PermAll)}
 	s, err := session.New([]string{"localhost:" + port}, world) // the certificate is for that name
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	inc := run(t, s, nil).incarnation()
-	if err := inc.EnsurePath(t.Context(), "/a/b"); err != nil {
-		t.Error(err)
-	}
+	noerr.Want(t, inc.EnsurePath(t.Context(), "/a/b"))
 	if config.ServerName != "" || config.MinVersion != 0 {
 		t.Error("the caller's configuration was changed")
 	}
@@ -417,9 +376,7 @@ func TestTLS(t *testing.T) {
 		"no certificate":    {"localhost", &tls.Config{RootCAs: config.RootCAs}, ""},
 	} {
 		s, err := session.New([]string{c.host + ":" + port}, session.Options{TLS: c.config})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		m := run(t, s, nil)
 		for start := time.Now(); ; { // the reason is known after the first attempt, which takes its time
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -450,9 +407,7 @@ func TestChrootInTheLog(t *testing.T) {
 				o.ACL = session.WorldACL(session.PermAll)
 			})
 			m.incarnation()
-			if err := m.stop(); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, m.stop())
 			return out.String()
 		}
 		for at, chroot := range []string{"/x/y", "/x/y", "/x", ""} {

@@ -3,6 +3,7 @@ package session_test
 import (
 	"testing"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -10,16 +11,12 @@ import (
 func BenchmarkIncarnation(b *testing.B) {
 	_, address := zktest.Start(b, zktest.Options{})
 	s, err := session.New([]string{address}, session.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	noerr.Must(b, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Run(b.Context()) }()
 	b.Cleanup(func() { <-done })
 	inc, err := s.Incarnation(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	noerr.Must(b, err)
 	b.Run("Trusted", func(b *testing.B) {
 		for b.Loop() {
 			if !inc.Trusted() {
@@ -30,9 +27,7 @@ func BenchmarkIncarnation(b *testing.B) {
 	b.Run("Get", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, _, err := inc.Get(b.Context(), "/"); err != nil {
-				b.Fatal(err)
-			}
+			noerr.Last(b)(inc.Get(b.Context(), "/"))
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -39,13 +40,9 @@ func TestBuffersFit(t *testing.T) {
 		}
 		for size := 1 << 10; size <= 800<<10; size *= 2 {
 			path := fmt.Sprint("/large", size)
-			if err := srv.Create(path, make([]byte, size)); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, srv.Create(path, make([]byte, size)))
 			inc, err := last.Incarnation(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			if data, _, err := inc.Get(ctx, path); err != nil || len(data) != size {
 				t.Errorf("%d of %d bytes: %v", len(data), size, err)

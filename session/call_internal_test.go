@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // A write that its caller gives up may not be queued yet. What is called after that must not overtake it: a look would not find
@@ -44,9 +46,7 @@ func TestLookAfterAWriteThatWasGivenUp(t *testing.T) {
 		found := make(chan bool)
 		go func() {
 			saw, err := look(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, err)
 			found <- saw
 		}()
 		synctest.Wait()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -18,9 +19,7 @@ func TestRequestsDieWithTheirSession(t *testing.T) {
 		// Run is late to notice the expiry, so that the old client has all the time it wants to go on.
 		m := w.start("a", func(o *session.Options) { o.Logger = slog.New(slowHandler{o.Logger.Handler()}) })
 		inc := m.incarnation()
-		if _, err := inc.Create(t.Context(), "/claim", nil, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(inc.Create(t.Context(), "/claim", nil, session.Ephemeral))
 		m.link.Refuse()
 		m.link.Cut()
 		synctest.Wait() // until the client knows
@@ -29,9 +28,7 @@ func TestRequestsDieWithTheirSession(t *testing.T) {
 		go func() { raw <- session.Raw(inc).Delete("/claim", -1) }() // past our own gate, into go-zookeeper's queue
 		synctest.Wait()
 		w.srv.KillSession(inc.SessionID())
-		if err := w.srv.Create("/claim", []byte("another's")); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create("/claim", []byte("another's")))
 		m.link.Heal()
 		again := m.incarnation()
 		err := <-ours
@@ -81,9 +78,7 @@ func TestCallerGivesUp(t *testing.T) {
 		if _, stat, there := w.srv.Get("/a"); !there || stat.EphemeralOwner != inc.SessionID() {
 			t.Error("the request that was sent did not happen; this test tests nothing")
 		}
-		if err := inc.Delete(t.Context(), "/a", -1); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, inc.Delete(t.Context(), "/a", -1))
 		if used, _ := session.EphemeralBytes(inc); used != 0 {
 			t.Errorf("%d bytes in use", used)
 		}
@@ -139,9 +134,7 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("a read whose reply was lost: %v", err)
 		}
 		lose(zktest.OpSync)
-		if err := inc.Sync(ctx, "/"); err != nil {
-			t.Errorf("a sync whose reply was lost: %v", err)
-		}
+		noerr.Want(t, inc.Sync(ctx, "/"))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -38,13 +39,9 @@ func (w *world) make(inc *session.Incarnation, paths ...string) int64 {
 	w.t.Helper()
 	var last int64
 	for _, path := range paths {
-		if err := w.srv.Create(path, nil); err != nil {
-			w.t.Fatal(err)
-		}
+		noerr.Must(w.t, w.srv.Create(path, nil))
 		_, stat, err := inc.Get(w.t.Context(), path)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		noerr.Must(w.t, err)
 		last = max(last, stat.Mzxid)
 	}
 	return last
@@ -52,16 +49,12 @@ func (w *world) make(inc *session.Incarnation, paths ...string) int64 {
 
 func (w *world) set(path string) {
 	w.t.Helper()
-	if err := w.srv.Set(path, []byte("x")); err != nil {
-		w.t.Fatal(err)
-	}
+	noerr.Must(w.t, w.srv.Set(path, []byte("x")))
 }
 
 func (w *world) delete(path string) {
 	w.t.Helper()
-	if err := w.srv.Delete(path); err != nil {
-		w.t.Fatal(err)
-	}
+	noerr.Must(w.t, w.srv.Delete(path))
 }
 
 // count counts the requests of a kind.
@@ -95,9 +88,7 @@ func TestDataWatches(t *testing.T) {
 		w.set("/b")
 		wantTold(t, "not added again", d)
 		_, stat, err := inc.Get(t.Context(), "/b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		d.Add(stat.Mzxid, "/b")
 		wantTold(t, "added again", d)
 		d.Remove("/b")
@@ -115,9 +106,7 @@ func TestDataWatchesShare(t *testing.T) {
 		d.Add(since, "/a")
 		e.Add(since, "/a")
 		_, _, watch, err := inc.GetW(t.Context(), "/a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		w.set("/a")
 		wantTold(t, "the first", d, "/a")
 		wantTold(t, "the second", e, "/a")
@@ -190,9 +179,7 @@ func TestDataWatchesAddedWithoutConnection(t *testing.T) {
 				inc := m.incarnation()
 				since := w.make(inc, "/a", "/b", "/c")
 				w.set("/a")
-				if _, _, err := inc.Get(t.Context(), "/b"); err != nil { // an answer that is newer than the change
-					t.Fatal(err)
-				}
+				noerr.Last(t)(inc.Get(t.Context(), "/b")) // an answer that is newer than the change
 				prepare(w, m)
 				d := inc.DataWatches()
 				d.Add(since, "/a", "/b", "/c")
@@ -304,9 +291,7 @@ func TestDataWatchesOfTheRoot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inc := w.start("a", func(o *session.Options) { o.Chroot = "/chroot" }).incarnation()
 		_, stat, err := inc.Get(t.Context(), "/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		d := inc.DataWatches()
 		d.Add(stat.Mzxid, "/")
 		w.set("/chroot")

@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 )
 
 // A session that ends while a server is silent does not warn of the connection that it closes itself.
 func TestEarlyExitIsNoFailedConnection(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	defer ln.Close()
 	log := new(logtest.Log)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

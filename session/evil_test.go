@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -107,9 +108,7 @@ func (e *evil) serve(l net.Listener) {
 func (w *world) against(e *evil) *member {
 	w.t.Helper()
 	l, err := w.net.Listen("evil:2181")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noerr.Must(w.t, err)
 	e.done = make(chan struct{})
 	w.t.Cleanup(func() { l.Close(); close(e.done) })
 	go e.serve(l)
@@ -118,9 +117,7 @@ func (w *world) against(e *evil) *member {
 		opts.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("u:p")}}
 	}
 	s, err := session.New([]string{"evil:2181"}, opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noerr.Must(w.t, err)
 	return run(w.t, s, nil)
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func be32(values ...int32) []byte {
@@ -146,9 +148,7 @@ func TestCheckReply(t *testing.T) {
 			}
 		})
 	}
-	if err := checkEvent(cat(be32(1, 3), text)); err != nil {
-		t.Errorf("event: %v", err)
-	}
+	noerr.Want(t, checkEvent(cat(be32(1, 3), text)))
 	if err := checkEvent(be32(1, 3)); !errors.Is(err, errFrame) {
 		t.Errorf("event without a path: %v", err)
 	}
@@ -247,9 +247,7 @@ func (*scripted) RemoteAddr() net.Addr         { return nil }
 func newSession(tb testing.TB, auth []Auth) *Session {
 	tb.Helper()
 	s, err := New([]string{"zk"}, Options{Auth: auth})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noerr.Must(tb, err)
 	return s
 }
 
@@ -289,9 +287,7 @@ func FuzzConnectReply(f *testing.F) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		n := newNetConn(c, raw, "evil:2181", time.Second)
-		if _, err := n.Write(make([]byte, connectRequestSize)); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(n.Write(make([]byte, connectRequestSize)))
 		var err error
 		for first := true; err == nil; first = false {
 			length := make([]byte, 4)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -60,9 +61,7 @@ func (w *world) start(name string, change func(*session.Options)) *member {
 		change(&opts)
 	}
 	s, err := session.New([]string{"zk:2181"}, opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noerr.Must(w.t, err)
 	return run(w.t, s, link)
 }
 
@@ -103,9 +102,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	t.Helper()
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		return v
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -319,9 +320,7 @@ func TestGarbageEvents(t *testing.T) {
 				}})
 				inc := m.incarnation()
 				_, _, watch, err := inc.GetW(t.Context(), "/watched")
-				if err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, err)
 				defer watch.Stop()
 				time.Sleep(4 * time.Second) // a watch wakes by itself after 4/5 T
 				if !open(watch.C()) {
@@ -412,9 +411,7 @@ func TestWedgedClient(t *testing.T) {
 				return link.Dial(ctx, network, address)
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		m := run(t, s, link)
 		inc := m.incarnation()
 		link.Cut()
@@ -430,9 +427,7 @@ func TestWedgedClient(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		start = time.Now()
-		if err := m.stop(); err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		noerr.Want(t, m.stop())
 		if took := time.Since(start); took > 6*time.Second {
 			t.Errorf("Run ended after %v", took)
 		}

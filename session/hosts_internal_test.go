@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func TestHosts(t *testing.T) {
@@ -27,9 +29,7 @@ func TestHosts(t *testing.T) {
 		take := func(n int) (addresses []string) {
 			for range n {
 				target, err := h.next(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, err)
 				if want := "zk"; target.host != want && target.address != "192.0.2.1:2182" {
 					t.Errorf("%+v", target)
 				}
@@ -128,9 +128,7 @@ func TestResolverThatDoesNotAnswer(t *testing.T) {
 		}
 		round := func() {
 			for range servers {
-				if _, err := h.next(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Last(t)(h.next(t.Context()))
 			}
 		}
 		round()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/pause"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -208,20 +209,14 @@ func TestBadLinkRefusesNoWrite(t *testing.T) {
 func TestAnswerTooLarge(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const most = 128 << 10
-		if err := w.srv.Create("/data", make([]byte, 200_000)); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create("/data", make([]byte, 200_000)))
 		for i := range 200 {
-			if err := w.srv.Create(fmt.Sprintf("/children/%s%d", strings.Repeat("n", 800), i), nil); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Create(fmt.Sprintf("/children/%s%d", strings.Repeat("n", 800), i), nil))
 		}
 		m := w.start("a", func(o *session.Options) { o.MaxAnswer = most })
 		inc := m.incarnation()
 		_, _, watch, err := inc.GetW(t.Context(), "/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		defer watch.Stop()
 		for name, read := range map[string]func() error{
 			"get /data":             func() error { _, _, err := inc.Get(t.Context(), "/data"); return err },

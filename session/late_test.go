@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/clocks"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -175,9 +176,7 @@ func TestTrustCountsFromTheSendingOfAConnectRequest(t *testing.T) {
 func TestTrustEndsBeforeTheSessionIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s, err := session.New([]string{"zk:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client("a").Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		var stopping, stopped, closed atomic.Bool
 		start := time.Now()
 		ctx, stop := context.WithCancel(clocks.With(t.Context(), func() (mono, wall time.Duration) {
@@ -191,9 +190,7 @@ func TestTrustEndsBeforeTheSessionIsClosed(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
 		inc, err := s.Incarnation(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpCloseSession {
 				closed.Store(true)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -16,15 +17,11 @@ func TestLetExpire(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				m := w.start("a", nil)
 				inc := m.incarnation()
-				if _, err := inc.Create(t.Context(), "/e", nil, session.Ephemeral); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Last(t)(inc.Create(t.Context(), "/e", nil, session.Ephemeral))
 				start := time.Now()
 				m.LetExpire()
 				if closed {
-					if err := m.stop(); err != nil {
-						t.Fatal(err)
-					}
+					noerr.Must(t, m.stop())
 					if took := time.Since(start); took > 100*time.Millisecond {
 						t.Errorf("closing took %v", took)
 					}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -19,9 +20,7 @@ import (
 func values(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	all := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -56,9 +55,7 @@ func TestMetrics(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		m := w.start("a", func(o *session.Options) { o.Registerer, o.EphemeralBudget = reg, 1000 })
 		inc := m.incarnation()
-		if _, err := inc.Create(t.Context(), "/abc", nil, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(inc.Create(t.Context(), "/abc", nil, session.Ephemeral))
 		time.Sleep(10 * timeout)
 		wantValues(t, reg, map[string]float64{
 			"session_state connecting": 0, "session_state connected": 1, "session_state suspended": 0, "session_state lost": 0, "session_state closed": 0,
@@ -87,9 +84,7 @@ func TestMetrics(t *testing.T) {
 		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 			t.Error(problems, err)
 		}
-		if err := m.stop(); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, m.stop())
 		if left := values(t, reg); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
@@ -111,15 +106,11 @@ func TestMetricsOfTwoSessions(t *testing.T) {
 		}
 		wantValues(t, reg, map[string]float64{"session_state connected": 1})
 		other := must[*session.Session](t)(start(prometheus.WrapRegistererWith(prometheus.Labels{"client": "b"}, prometheus.NewRegistry())))
-		if err := first.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, first.Close(t.Context()))
 		again := must[*session.Session](t)(start(reg))
 		wantValues(t, reg, map[string]float64{"session_state connected": 1})
 		for _, s := range []*session.Session{again, other} {
-			if err := s.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, s.Close(t.Context()))
 		}
 	})
 }
@@ -134,9 +125,7 @@ func TestMetricsBesideAGroup(t *testing.T) {
 		m := w.start("a", func(o *session.Options) { o.Registerer = reg })
 		m.incarnation()
 		alone := len(values(t, reg))
-		if err := prometheus.WrapRegistererWith(prometheus.Labels{"group": "g"}, reg).Register(m.Collector()); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, prometheus.WrapRegistererWith(prometheus.Labels{"group": "g"}, reg).Register(m.Collector()))
 		if n := len(values(t, reg)); alone == 0 || n != 2*alone {
 			t.Errorf("%d series with the group's, %d without", n, alone)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -19,9 +20,7 @@ import (
 func serve(t *testing.T, f func(net.Conn)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -73,9 +72,7 @@ func TestWrongPort(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			log := new(logtest.Log)
 			ses, err := session.New([]string{s.address}, session.Options{TLS: s.tls, Logger: slog.New(slog.NewTextHandler(log, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			m := run(t, ses, nil)
 			for start := time.Now(); ; { // the reason is known after the first attempt
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -88,9 +85,7 @@ func TestWrongPort(t *testing.T) {
 					break
 				}
 			}
-			if err := m.stop(); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, m.stop())
 			for _, part := range append(s.want, s.address+" ") {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("the error does not say %q: %v", part, err)

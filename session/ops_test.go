@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -60,9 +61,7 @@ func TestOperations(t *testing.T) {
 		if err != nil || !slices.Equal(acl, session.WorldACL(session.PermAll)) {
 			t.Errorf("GetACL = %v, %v", acl, err)
 		}
-		if err := errors.Join(inc.Sync(ctx, "/"), inc.EnsurePath(ctx, "/p/q/r"), inc.EnsurePath(ctx, "/p/q/r")); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, errors.Join(inc.Sync(ctx, "/"), inc.EnsurePath(ctx, "/p/q/r"), inc.EnsurePath(ctx, "/p/q/r")))
 
 		results, err := inc.Multi(ctx, session.CheckOp("/p", 0), session.CreateOp("/p/n", []byte("x"), session.Persistent),
 			session.SetOp("/a", []byte("three"), 1), session.DeleteOp("/p/q/r", -1))

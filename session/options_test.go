@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -158,9 +159,7 @@ func TestSessionIsPrinted(t *testing.T) {
 		if want := `"zk":{"servers":["zk:2181"],"state":"connected","session_id":"` + id + `"}`; !strings.Contains(log.String(), want) {
 			t.Errorf("%s, want %s in it", &log, want)
 		}
-		if err := s.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, s.Close(t.Context()))
 		if got, want := fmt.Sprint(s), "ZooKeeper session (closed) at [zk:2181]"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

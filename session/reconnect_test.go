@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -44,9 +45,7 @@ func TestReconnectIsQuick(t *testing.T) {
 				w.srv.CutAll()
 				var end time.Time
 				time.AfterFunc(outage, func() { end = time.Now(); w.srv.RefuseHandshakes(false) })
-				if _, _, err := inc.Get(t.Context(), "/"); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Last(t)(inc.Get(t.Context(), "/"))
 				worst = max(worst, time.Since(end))
 			})
 		}
@@ -86,9 +85,7 @@ func TestExpiry(t *testing.T) {
 		m := w.start("a", nil)
 		inc := m.incarnation()
 		_, _, watch, err := inc.ExistsW(t.Context(), "/a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		w.srv.KillSession(inc.SessionID())
 		elapsed(t, "context", inc.Context().Done(), time.Second)
 		wantErr(t, "cause", context.Cause(inc.Context()), session.ErrSessionExpired)
@@ -134,17 +131,13 @@ func TestServersLoseTheirData(t *testing.T) {
 		m := w.start("a", func(o *session.Options) { o.Chroot = "/app" })
 		inc := m.incarnation()
 		for i := range 50 {
-			if _, err := inc.Create(t.Context(), fmt.Sprintf("/n%d", i), nil, session.Ephemeral); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Last(t)(inc.Create(t.Context(), fmt.Sprintf("/n%d", i), nil, session.Ephemeral))
 		}
 		start := time.Now()
 		w.srv.Restart(true)
 		<-inc.Context().Done()
 		again := m.incarnation()
-		if err := again.EnsurePath(t.Context(), "/rebuilt"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, again.EnsurePath(t.Context(), "/rebuilt"))
 		took := time.Since(start)
 		t.Logf("rebuilt after %v", took)
 		if took > timeout+2*time.Second {
@@ -165,9 +158,7 @@ func TestReplacedCountsLostDataOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.start("a", nil)
 		for i := range 50 {
-			if _, err := m.incarnation().Create(t.Context(), fmt.Sprintf("/n%d", i), nil, session.Ephemeral); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Last(t)(m.incarnation().Create(t.Context(), fmt.Sprintf("/n%d", i), nil, session.Ephemeral))
 		}
 		turnAway := func(empty bool) {
 			inc := m.incarnation()
@@ -360,9 +351,7 @@ func TestAnotherSession(t *testing.T) {
 func TestSilentServer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		silent, err := w.net.Listen("silent:2181")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		defer silent.Close()
 		go func() {
 			for {
@@ -377,9 +366,7 @@ func TestSilentServer(t *testing.T) {
 		for i := range 10 {
 			name := fmt.Sprint("m", i)
 			s, err := session.New([]string{"silent:2181", "zk:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client(name).Dial})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			start := time.Now()
 			m := run(t, s, w.net.Client(name))
 			m.incarnation()
@@ -387,15 +374,11 @@ func TestSilentServer(t *testing.T) {
 			for range 3 {
 				start = time.Now()
 				m.link.Cut()
-				if _, _, err := m.incarnation().Get(t.Context(), "/"); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Last(t)(m.incarnation().Get(t.Context(), "/"))
 				worst = max(worst, time.Since(start))
 				time.Sleep(2 * time.Second)
 			}
-			if err := m.stop(); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, m.stop())
 		}
 		t.Logf("longest way past a silent server %v", worst)
 		if worst > 1200*time.Millisecond {

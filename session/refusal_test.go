@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -23,9 +24,7 @@ func rotated() []session.ACL {
 // setACL changes an ACL as an operator does.
 func setACL(t *testing.T, inc *session.Incarnation, path string, acl []session.ACL) {
 	t.Helper()
-	if _, err := session.Raw(inc).SetACL(path, acl, -1); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Last(t)(session.Raw(inc).SetACL(path, acl, -1))
 }
 
 // A member whose proofs are refused gives its session up after 2 T, since pings would keep its ephemeral znodes for ever. The
@@ -40,13 +39,9 @@ func TestProofsRefused(t *testing.T) {
 			o.Auth, o.ACL = digest("ann", "geheim"), session.WorldACL(session.PermAll)
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		if _, err := operator.Create(ctx, "/check", nil, session.Persistent); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(operator.Create(ctx, "/check", nil, session.Persistent))
 		inc := m.incarnation()
-		if _, err := inc.Create(ctx, "/e", nil, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(inc.Create(ctx, "/e", nil, session.Ephemeral))
 		created := w.srv.Stats().SessionsCreated
 		time.Sleep(timeout)
 
@@ -88,9 +83,7 @@ func TestProofsRefused(t *testing.T) {
 		if _, err := again.Create(ctx, "/e", nil, session.Ephemeral); err != nil {
 			t.Error(err)
 		}
-		if err := m.stop(); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, m.stop())
 		if text := log.String(); !strings.Contains(text, "session given up") || strings.Contains(text, "geheim") ||
 			strings.Count(text, "proof of life refused") > 7 {
 			t.Errorf("log:\n%s", text)
@@ -147,9 +140,7 @@ func TestCredentialsRefusedLater(t *testing.T) {
 		operator := w.start("operator", nil).incarnation()
 		m := w.start("a", func(o *session.Options) { o.Auth, o.ACL = digest("ann", "x"), session.WorldACL(session.PermAll) })
 		inc := m.incarnation()
-		if _, err := inc.Create(ctx, "/e", nil, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(inc.Create(ctx, "/e", nil, session.Ephemeral))
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op == zktest.OpAuth {
 				return zktest.Action{Err: zktest.ErrAuthFailed}

@@ -3,12 +3,12 @@ package session_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -18,9 +18,7 @@ func TestGiveUp(t *testing.T) {
 		m := w.start("a", nil)
 		m.GiveUp(nil) // nothing to give up yet, or the first session; either is fine
 		inc := m.incarnation()
-		if _, err := inc.Create(t.Context(), "/e", nil, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(inc.Create(t.Context(), "/e", nil, session.Ephemeral))
 		m.GiveUp(errEnough)
 		m.GiveUp(nil)
 		elapsed(t, "context", inc.Context().Done(), time.Second)
@@ -53,9 +51,7 @@ func TestKeepOpen(t *testing.T) {
 		if !inc.Trusted() || len(done) > 0 {
 			t.Fatal("Run ended though the session is kept open")
 		}
-		if err := inc.EnsurePath(t.Context(), "/still/works"); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, inc.EnsurePath(t.Context(), "/still/works"))
 		release()
 		release()
 		time.Sleep(time.Second)
@@ -63,9 +59,7 @@ func TestKeepOpen(t *testing.T) {
 			t.Fatal("Run ended though the session is still kept open once")
 		}
 		other()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		noerr.Want(t, <-ended)
 		wantErr(t, "cause", context.Cause(inc.Context()), session.ErrClosed)
 		if n := w.srv.Stats().Sessions; n != 0 {
 			t.Errorf("%d sessions left on the server", n)
@@ -87,9 +81,7 @@ func TestKeptOpenTooLong(t *testing.T) {
 		defer m.KeepOpen()()
 		m.incarnation()
 		start := time.Now()
-		if err := m.stop(); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, m.stop())
 		if took := time.Since(start); took < 3*time.Second || took > 4*time.Second {
 			t.Errorf("Run ended after %v", took)
 		}
@@ -128,9 +120,7 @@ func TestStop(t *testing.T) {
 					}()
 					time.Sleep(when)
 					start := time.Now()
-					if err := m.stop(); err != nil {
-						t.Errorf("Run: %v", err)
-					}
+					noerr.Want(t, m.stop())
 					if took := time.Since(start); took > 3*time.Second {
 						t.Errorf("Run ended after %v", took)
 					}
@@ -145,23 +135,4 @@ func closing[T any](c <-chan T) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { <-c; close(done) }()
 	return done
-}
-
-func TestIncarnationWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		w.net.Refuse()
-		m := w.start("a", nil)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errEnough)
-		defer cancel()
-		_, err := m.Incarnation(ctx)
-		wantErr(t, "Incarnation", err, errEnough)
-		if !strings.Contains(err.Error(), "zk:2181") || !strings.Contains(err.Error(), "refused") {
-			t.Errorf("%v: neither the servers nor the reason named", err)
-		}
-		if got := m.Stats().State; got != "connecting" {
-			t.Errorf("state %q", got)
-		}
-		w.net.Heal()
-		m.incarnation()
-	})
 }

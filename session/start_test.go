@@ -13,6 +13,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/testonly/endless"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -30,9 +31,7 @@ func (w *world) options(name string) session.Options {
 func (w *world) started(ctx context.Context) *session.Session {
 	w.t.Helper()
 	s, err := session.Start(ctx, []string{"zk:2181"}, w.options("a"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noerr.Must(w.t, err)
 	return s
 }
 
@@ -60,12 +59,8 @@ func TestRunOnEndlessContext(t *testing.T) {
 		if !inc.Trusted() || len(ran) > 0 {
 			t.Fatalf("after ten session timeouts: trusted %v, Run ended: %v", inc.Trusted(), len(ran) > 0)
 		}
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		if err := <-ran; err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		noerr.Want(t, s.Close(ctx))
+		noerr.Want(t, <-ran)
 		wantErr(t, "cause", context.Cause(inc.Context()), session.ErrClosed)
 		if n := w.srv.Stats().Sessions; n != 0 {
 			t.Errorf("%d sessions left on the server", n)
@@ -85,9 +80,7 @@ func TestStartOnEndlessContext(t *testing.T) {
 		if !inc.Trusted() {
 			t.Error("trust was lost")
 		}
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		noerr.Want(t, s.Close(ctx))
 	})
 }
 
@@ -108,9 +101,7 @@ func TestStart(t *testing.T) {
 		if err := s.Run(t.Context()); err == nil {
 			t.Error("Run ran beside Start")
 		}
-		if err := errors.Join(s.Close(t.Context()), s.Close(t.Context())); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		noerr.Want(t, errors.Join(s.Close(t.Context()), s.Close(t.Context())))
 		synctest.Wait()
 		wantErr(t, "cause", context.Cause(inc.Context()), session.ErrClosed)
 		_, err := s.Incarnation(t.Context())
@@ -189,9 +180,7 @@ func TestCloseWaitsForHolders(t *testing.T) {
 			t.Fatal("closed though it is kept open")
 		}
 		release()
-		if err := <-closed; err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		noerr.Want(t, <-closed)
 
 		s = w.started(t.Context())
 		defer s.KeepOpen()()
@@ -225,9 +214,7 @@ func TestCloseWithEndedContext(t *testing.T) {
 		s := w.started(t.Context())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		noerr.Want(t, s.Close(ctx))
 		if n := w.srv.Stats().Sessions; n != 0 {
 			t.Errorf("%d sessions left on the server", n)
 		}
@@ -252,9 +239,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 					var calls sync.WaitGroup
 					for range 3 {
 						calls.Go(func() {
-							if err := s.Close(t.Context()); err != nil {
-								t.Errorf("Close: %v", err)
-							}
+							noerr.Want(t, s.Close(t.Context()))
 						})
 						calls.Go(func() {
 							for s.Stats().State != "closed" {
@@ -282,13 +267,9 @@ func TestCloseBeforeRun(t *testing.T) {
 		waiting := make(chan error, 1)
 		go func() { _, err := s.Incarnation(t.Context()); waiting <- err }()
 		synctest.Wait()
-		if err := errors.Join(s.Close(t.Context()), s.Close(t.Context())); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		noerr.Want(t, errors.Join(s.Close(t.Context()), s.Close(t.Context())))
 		wantErr(t, "Incarnation", <-waiting, session.ErrClosed)
-		if err := s.Run(t.Context()); err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		noerr.Want(t, s.Run(t.Context()))
 		wantErr(t, "a second Run", s.Run(t.Context()), kiel.ErrRunTwice)
 		if n := w.srv.Stats().SessionsCreated; n != 0 {
 			t.Errorf("%d sessions made", n)
@@ -304,6 +285,9 @@ func TestCloseAfterFailure(t *testing.T) {
 		})
 		_, err := m.Incarnation(t.Context())
 		wantErr(t, "Incarnation", err, session.ErrAuthFailed)
+		if text := err.Error(); !strings.Contains(text, "nonsense") || strings.Contains(text, "secret") {
+			t.Error(err)
+		}
 		wantErr(t, "Close", m.Close(t.Context()), session.ErrAuthFailed)
 	})
 }
@@ -362,9 +346,7 @@ func TestRunWasCalledLate(t *testing.T) {
 		m := run(t, s, nil)
 		err := <-waiting
 		wantErr(t, "Incarnation", err, context.DeadlineExceeded)
-		if err := m.stop(); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, m.stop())
 		if strings.Contains(err.Error(), "Run was not called") || strings.Contains(log.String(), "Run was not called") {
 			t.Errorf("%v\n%s", err, &log)
 		}

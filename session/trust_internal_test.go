@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // at is a moment at which both clocks show the same.
@@ -261,9 +263,7 @@ func TestSteadyClock(t *testing.T) {
 // New's clock is a steady one. No test can set back the clocks that it reads, so this one looks at which function it is.
 func TestNewTakesASteadyClock(t *testing.T) {
 	s, err := New([]string{"zk"}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	name := func(c clock) string { return runtime.FuncForPC(reflect.ValueOf(c).Pointer()).Name() }
 	if got := name(s.now); !strings.Contains(got, "steady") || strings.Contains(name(newClock()), "steady") {
 		t.Errorf("the clock is %s", got)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/clocks"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -51,26 +52,6 @@ func TestProofsOfLife(t *testing.T) {
 	})
 }
 
-// One server answers reads but no proofs, as a follower that was cut off. While trust lasts the session finds another.
-func TestLeavesAServerThatProvesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		m := w.start("a", nil)
-		inc := m.incarnation()
-		time.Sleep(timeout)
-		first := true
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpConnect {
-				first = false // from now on it is another server
-			}
-			return zktest.Action{Ignore: first && r.Op == zktest.OpMulti}
-		})
-		time.Sleep(2 * timeout)
-		if got := m.Stats(); !inc.Trusted() || got.Reconnects != 1 || got.TrustLosses != 0 {
-			t.Errorf("trusted %v, %+v", inc.Trusted(), got)
-		}
-	})
-}
-
 // The server goes on answering all but writes, as a leader that was deposed and does not know.
 func TestReadsAreNoProof(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -81,9 +62,7 @@ func TestReadsAreNoProof(t *testing.T) {
 		reads := 0
 		start := time.Now()
 		for inc.Trusted() {
-			if err := inc.Sync(t.Context(), "/"); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, inc.Sync(t.Context(), "/"))
 			reads++
 			time.Sleep(50 * time.Millisecond)
 			if time.Since(start) > timeout {
@@ -139,9 +118,7 @@ func TestBlackHole(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			m := w.start("a", nil)
 			inc := m.incarnation()
-			if _, err := inc.Create(t.Context(), "/e", nil, session.Ephemeral); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Last(t)(inc.Create(t.Context(), "/e", nil, session.Ephemeral))
 			time.Sleep(timeout + time.Duration(step)*timeout/72)
 			m.link.BlackHole(zktest.Both)
 			<-inc.Context().Done()
@@ -310,9 +287,7 @@ func TestClockJumps(t *testing.T) {
 		start, jump := time.Now(), atomic.Int64{}
 		link := w.net.Client("a")
 		s, err := session.New([]string{"zk:2181"}, session.Options{Timeout: timeout, Dial: link.Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		session.SetClock(s, func() (mono, wall time.Duration) {
 			passed := time.Since(start)
 			return passed, passed + time.Duration(jump.Load())
@@ -358,9 +333,7 @@ func onWallClock(t *testing.T, test func(t *testing.T, inc *session.Incarnation,
 	bubble(t, func(t *testing.T, w *world) {
 		start, jump := time.Now(), new(atomic.Int64)
 		s, err := session.New([]string{"zk:2181"}, session.Options{Timeout: timeout, Dial: w.net.Client("a").Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		ctx, stop := context.WithCancel(clocks.With(t.Context(), func() (mono, wall time.Duration) {
 			passed := time.Since(start)
 			return passed, passed + time.Duration(jump.Load())
@@ -368,9 +341,7 @@ func onWallClock(t *testing.T, test func(t *testing.T, inc *session.Incarnation,
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
 		inc, err := s.Incarnation(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		test(t, inc, jump)
 		stop()
 		wantErr(t, "Run", <-done, nil)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -20,9 +21,7 @@ func watches(t *testing.T, inc *session.Incarnation) (data, children, exists *se
 	_, _, data, err1 := inc.GetW(t.Context(), "/a")
 	_, _, children, err2 := inc.ChildrenW(t.Context(), "/a")
 	_, _, exists, err3 := inc.ExistsW(t.Context(), "/a")
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, errors.Join(err1, err2, err3))
 	return data, children, exists
 }
 
@@ -38,13 +37,9 @@ func TestWatchWakesOnChange(t *testing.T) {
 			"child's data": {func() error { return errors.Join(w.srv.Create("/a/c/d", nil), w.srv.Set("/a/c/d", nil)) }, false, true, false},
 			"delete":       {func() error { return w.srv.Delete("/a") }, true, true, true},
 		} {
-			if err := w.srv.Create("/a", nil); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Create("/a", nil))
 			data, children, exists := watches(t, inc)
-			if err := c.change(); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, c.change())
 			synctest.Wait()
 			if got := [3]bool{!open(data.C()), !open(children.C()), !open(exists.C())}; got != [3]bool{c.data, c.children, c.exists} {
 				t.Errorf("%s: data, children and exists watch woke: %v", name, got)
@@ -66,9 +61,7 @@ func TestWatchWakesOnChange(t *testing.T) {
 		if !open(exists.C()) {
 			t.Error("woken without a reason")
 		}
-		if err := w.srv.Create("/a", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create("/a", nil))
 		synctest.Wait()
 		if open(exists.C()) {
 			t.Error("not woken by creation")
@@ -87,9 +80,7 @@ func TestWatchWakesOnDisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		m := w.start("a", nil)
 		inc := m.incarnation()
-		if err := w.srv.Create("/a", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create("/a", nil))
 		data, children, exists := watches(t, inc)
 		m.link.Cut()
 		for _, watch := range []*session.Watch{data, children, exists} {
@@ -105,9 +96,7 @@ func TestWatchWakesOnDisconnect(t *testing.T) {
 		}
 		// The next reads and watches are on the new connection.
 		data, _, _ = watches(t, inc)
-		if err := w.srv.Set("/a", []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Set("/a", []byte("x")))
 		elapsed(t, "watch on the new connection", data.C(), time.Second)
 	})
 }
@@ -115,9 +104,7 @@ func TestWatchWakesOnDisconnect(t *testing.T) {
 func TestWatchWakesOnTheEndOfTrust(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inc := w.start("a", nil).incarnation()
-		if err := w.srv.Create("/a", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create("/a", nil))
 		proofsFail(w, true)
 		// After T/2 without proofs the connection is dropped, after 2/3 T trust ends. These are set in between.
 		time.Sleep(timeout/2 + 100*time.Millisecond)
@@ -150,9 +137,7 @@ func TestWatchWakesWithinT(t *testing.T) {
 		start := time.Now()
 		for i := range 1000 {
 			_, _, watch, err := inc.ExistsW(t.Context(), fmt.Sprint("/", i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			wg.Go(func() {
 				<-watch.C()
 				mu.Lock()
@@ -186,9 +171,7 @@ func TestWatchHealsItself(t *testing.T) {
 		if err != nil || !lost {
 			t.Fatal(err, lost)
 		}
-		if err := w.srv.Create("/a", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create("/a", nil))
 		time.Sleep(timeout / 2)
 		if !open(first.C()) {
 			t.Fatal("the watch was not lost; this test tests nothing")
@@ -198,9 +181,7 @@ func TestWatchHealsItself(t *testing.T) {
 		if err != nil || !found {
 			t.Fatal(found, err)
 		}
-		if err := w.srv.Set("/a", []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Set("/a", []byte("x")))
 		synctest.Wait()
 		if open(first.C()) || open(second.C()) {
 			t.Error("not woken after the second read")
@@ -211,20 +192,14 @@ func TestWatchHealsItself(t *testing.T) {
 func TestWatchesDoNotPileUp(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		inc := w.start("a", nil).incarnation()
-		if err := w.srv.Create("/a", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create("/a", nil))
 		synctest.Wait()
 		before := runtime.NumGoroutine()
 		for range 10_000 {
-			if _, _, _, err := inc.ChildrenW(t.Context(), "/a"); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Last(t)(inc.ChildrenW(t.Context(), "/a"))
 		}
 		_, _, watch, err := inc.ChildrenW(t.Context(), "/a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		if n := w.srv.Stats().Watches; n != 1 {
 			t.Errorf("%d watches on the server", n)
 		}
@@ -236,18 +211,14 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 		}
 		for i := range 100 {
 			_, _, watch, err := inc.ExistsW(t.Context(), fmt.Sprintf("/b%d", i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			watch.Stop()
 			watch.Stop()
 		}
 		if n := session.Waits(inc); n != 1 {
 			t.Errorf("%d waits after Stop", n)
 		}
-		if err := w.srv.Create("/a/b", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create("/a/b", nil))
 		elapsed(t, "watch", watch.C(), time.Second)
 	})
 }
@@ -260,16 +231,12 @@ func TestLastingWatch(t *testing.T) {
 		children := func() *session.Watch {
 			t.Helper()
 			_, _, watch, err := inc.ChildrenLasting(t.Context(), "/")
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			return watch
 		}
 		lasting := children()
 		_, _, short, err := inc.ChildrenW(t.Context(), "/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		if n := w.srv.Stats().Watches; n != 1 {
 			t.Errorf("%d watches on the server", n)
 		}
@@ -279,9 +246,7 @@ func TestLastingWatch(t *testing.T) {
 			t.Error("ended without a reason")
 		}
 		again := children()
-		if err := w.srv.Create("/b", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create("/b", nil))
 		for _, watch := range []*session.Watch{lasting, again} {
 			if took := elapsed(t, "lasting watch", watch.C(), time.Second); took > 0 || !watch.Changed() || watch.Deleted() {
 				t.Errorf("woken after %v, changed: %v, deleted: %v", took, watch.Changed(), watch.Deleted())
@@ -289,12 +254,8 @@ func TestLastingWatch(t *testing.T) {
 		}
 		lasting = children()
 		_, _, short, err = inc.ChildrenW(t.Context(), "/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.srv.Create("/c", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
+		noerr.Must(t, w.srv.Create("/c", nil))
 		elapsed(t, "lasting watch", lasting.C(), time.Second)
 		elapsed(t, "short watch", short.C(), time.Second)
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -26,9 +27,7 @@ func BenchmarkCodec(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := sharedset.Decode(data); err != nil {
-					b.Fatal(err)
-				}
+				noerr.Last(b)(sharedset.Decode(data))
 			}
 		})
 		b.Run(fmt.Sprintf("encode/items=%d", n), func(b *testing.B) {
@@ -47,18 +46,12 @@ func BenchmarkAddRemove(b *testing.B) {
 		b.Run(fmt.Sprintf("items=%d", n), func(b *testing.B) {
 			_, address := zktest.Start(b, zktest.Options{})
 			s, err := session.New([]string{address}, session.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			noerr.Must(b, err)
 			recipetest.Run(b, s)
 			ctx := b.Context()
 			set, err := sharedset.New(s, path, sharedset.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := set.Add(ctx, manyItems(n)...); err != nil {
-				b.Fatal(err)
-			}
+			noerr.Must(b, err)
+			noerr.Last(b)(set.Add(ctx, manyItems(n)...))
 			for b.Loop() {
 				if n, err := set.Add(ctx, "new:0"); err != nil || n != 1 {
 					b.Fatal(n, err)

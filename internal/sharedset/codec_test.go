@@ -14,15 +14,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // vectors returns what Python's json.dumps made of lists of strings.
 func vectors(tb testing.TB) (items [][]string, texts []string) {
 	tb.Helper()
 	data, err := os.ReadFile("testdata/dumps.txt")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noerr.Must(tb, err)
 	for line := range strings.Lines(string(data)) {
 		hexed, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if !ok {
@@ -34,9 +33,7 @@ func vectors(tb testing.TB) (items [][]string, texts []string) {
 				break
 			}
 			b, err := hex.DecodeString(h)
-			if err != nil {
-				tb.Fatal(err)
-			}
+			noerr.Must(tb, err)
 			list = append(list, string(b))
 		}
 		items, texts = append(items, list), append(texts, text)

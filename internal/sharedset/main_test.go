@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 )
@@ -34,9 +35,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 func (w *world) set(name string, opts sharedset.Options) *sharedset.Set {
 	w.Helper()
 	set, err := sharedset.New(w.Session(name), path, opts)
-	if err != nil {
-		w.Fatal(err)
-	}
+	noerr.Must(w, err)
 	return set
 }
 
@@ -49,9 +48,7 @@ func (w *world) running() *sharedset.Set {
 func (w *world) runningIn(s *session.Session) *sharedset.Set {
 	w.Helper()
 	set, err := sharedset.New(s, path, sharedset.Options{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	noerr.Must(w, err)
 	recipetest.Run(w, set)
 	return set
 }

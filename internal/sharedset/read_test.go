@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -13,9 +14,7 @@ import (
 func TestRead(t *testing.T) {
 	inWorld(t, func(w *world) {
 		inc, err := w.Session("reader").Incarnation(w.Context())
-		if err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, err)
 		for data, want := range map[string]error{`["t:1","t:0"]`: nil, "nonsense": sharedset.ErrUnreadable} {
 			w.Write(path, data)
 			got, err := sharedset.Read(w.Context(), inc, path)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -44,9 +45,7 @@ func TestRunFollowsTheZnode(t *testing.T) {
 		if _, stat, _ := w.Srv.Get(path); v.Version != 3 || v.Mzxid != stat.Mzxid {
 			w.Errorf("%+v", v)
 		}
-		if err := w.Srv.Delete(path); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.Srv.Delete(path))
 		v = w.wait(s, "of the deleted znode", func(v *sharedset.View) bool { return !v.Exists })
 		if v.Version != 4 || len(v.Items) != 0 || v.Err != nil || v.Mzxid != 0 {
 			w.Errorf("deleted: %+v", v)
@@ -204,79 +203,6 @@ func TestSameMzxidOfOtherData(t *testing.T) {
 	})
 }
 
-func TestRunEnds(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.Net.Refuse()
-		for range 2 { // without a connection, and with one
-			s := w.set("a", sharedset.Options{})
-			ctx, cancel := context.WithCancel(w.Context())
-			done := make(chan error)
-			go func() { done <- s.Run(ctx) }()
-			time.Sleep(5 * time.Second)
-			cancel()
-			synctest.Wait()
-			select {
-			case err := <-done:
-				if err != nil {
-					w.Error(err)
-				}
-			default:
-				w.Fatal("Run goes on")
-			}
-			w.Net.Heal()
-		}
-	})
-}
-
-func TestRunEndsWithTheSession(t *testing.T) {
-	inWorld(t, func(w *world) {
-		s, stop := recipetest.Stoppable(w, w.Net, "a", session.Options{})
-		set, err := sharedset.New(s, path, sharedset.Options{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- set.Run(w.Context()) }()
-		time.Sleep(time.Second)
-		stop()
-		if err := <-done; !errors.Is(err, session.ErrClosed) || !strings.Contains(err.Error(), path) {
-			w.Errorf("got %v", err)
-		}
-	})
-}
-
-// Updates skips what a slow caller missed and always reaches the latest.
-func TestUpdates(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.Write(path, `["a"]`)
-		s := w.running()
-		var got []string
-		ctx, cancel := context.WithCancel(w.Context())
-		defer cancel()
-		for v := range s.Updates(ctx) {
-			got = append(got, strings.Join(v.Items, ""))
-			switch len(got) {
-			case 1:
-				for _, item := range "bcdef" {
-					w.Write(path, `["`+string(item)+`"]`)
-					synctest.Wait()
-				}
-			case 2:
-				cancel()
-			}
-		}
-		if !slices.Equal(got, []string{"a", "f"}) {
-			w.Errorf("got %q", got)
-		}
-		for range s.Updates(ctx) {
-			w.Error("a view though the context has ended")
-		}
-		for range s.Updates(w.Context()) {
-			break
-		}
-	})
-}
-
 // Refresh returns when a view is published that was read after a Sync, and ends with its context when there is no Run.
 func TestRefresh(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -298,9 +224,7 @@ func TestRefresh(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		if err := s.Refresh(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, s.Refresh(w.Context()))
 		w.Srv.SetHook(nil)
 		if !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpExists}) {
 			w.Errorf("sent %v, want a sync and a look at the metadata", ops)
@@ -326,9 +250,7 @@ func TestMadeAnewWithTheSameNumber(t *testing.T) {
 		for range 20 {
 			w.Write(path, `["t:0"]`)
 		}
-		if err := w.Srv.Delete(path); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.Srv.Delete(path))
 		w.Write(path, `["t:0"]`)
 		s := w.running()
 		old := w.waitItems(s, "t:0")
@@ -337,15 +259,11 @@ func TestMadeAnewWithTheSameNumber(t *testing.T) {
 		w.Srv.Restart(true)
 		time.Sleep(time.Second)
 		for {
-			if err := w.Srv.Create(path, []byte(`["t:1"]`)); err != nil {
-				w.Fatal(err)
-			}
+			noerr.Must(w, w.Srv.Create(path, []byte(`["t:1"]`)))
 			if _, stat, _ := w.Srv.Get(path); stat.Czxid >= old.Czxid {
 				break
 			}
-			if err := w.Srv.Delete(path); err != nil {
-				w.Fatal(err)
-			}
+			noerr.Must(w, w.Srv.Delete(path))
 		}
 		client.Heal()
 		v := w.wait(s, "of the new znode", func(v *sharedset.View) bool { return slices.Contains(v.Items, "t:1") })
@@ -364,9 +282,7 @@ func TestMadeAnew(t *testing.T) {
 		client := w.Net.Client("a")
 		client.Refuse()
 		client.Cut()
-		if err := w.Srv.Delete(path); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.Srv.Delete(path))
 		w.Write(path, `["t:0"]`)
 		client.Heal()
 		v := w.wait(s, "of the new znode", func(v *sharedset.View) bool { return v.Version > old.Version })
@@ -387,12 +303,8 @@ func TestRunTwice(t *testing.T) {
 		}
 		cancel()
 		s, err := sharedset.New(w.Session("b"), path, sharedset.Options{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		if err := s.Run(ctx); err != nil {
-			w.Error(err)
-		}
+		noerr.Must(w, err)
+		noerr.Want(w, s.Run(ctx))
 		if err := s.Run(ctx); !errors.Is(err, kiel.ErrRunTwice) {
 			w.Errorf("after Run has ended: %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -48,9 +49,7 @@ func TestCalmCostsNoData(t *testing.T) {
 		traffic := &recipetest.Traffic{Connect: w.Net.Client("a").Dial}
 		// The set is larger than what fits the default MaxPacket.
 		ses, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: traffic.Dial, MaxPacket: 4 << 20})
-		if err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, err)
 		recipetest.Run(w, ses)
 		s := w.runningIn(ses)
 		first := w.waitItems(s, items...)
@@ -150,30 +149,22 @@ func TestOtherServersSameMetadata(t *testing.T) {
 	inWorld(t, func(w *world) {
 		other := zktest.NewServer(zktest.Options{})
 		w.Cleanup(func() { _ = other.Close() })
-		if err := other.Create(path, nil); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, other.Create(path, nil))
 		w.Write(path, `["t:0"]`)
-		if err := other.Set(path, []byte(`["t:1"]`)); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, other.Set(path, []byte(`["t:1"]`)))
 		_, was, _ := w.Srv.Get(path)
 		if _, is, _ := other.Get(path); is != was {
 			w.Fatalf("%+v, on the other server %+v", was, is)
 		}
 		const address = "other:2181"
 		ses, err := session.New([]string{zktest.VirtualAddress, address}, session.Options{Dial: w.Net.Client("a").Dial})
-		if err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, err)
 		recipetest.Run(w, ses)
 		s := w.runningIn(ses)
 		w.waitItems(s, "t:0")
 		w.Srv.Down()
 		l, err := w.Net.Listen(address)
-		if err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, err)
 		go func() { _ = other.Serve(l) }()
 		w.waitItems(s, "t:1")
 	})

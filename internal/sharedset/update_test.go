@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/session"
@@ -23,9 +24,7 @@ import (
 
 func TestNewRefuses(t *testing.T) {
 	s, err := session.New([]string{"zk:2181"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	taken := prometheus.NewRegistry()
 	taken.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "kiel_sharedset_updates_total", Help: "another"}))
 	tests := map[string]struct {
@@ -88,9 +87,7 @@ func TestMissingZnode(t *testing.T) {
 		}
 		w.add(s, 1, "t:0")
 		w.wantData(`["t:0"]`)
-		if err := w.Srv.Delete("/kiel"); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.Srv.Delete("/kiel"))
 		w.add(s, 1, "t:0")
 		w.wantData(`["t:0"]`)
 	})
@@ -230,9 +227,7 @@ kiel_sharedset_updates_total{group="g",op="remove",result="error"} 0
 kiel_sharedset_updates_total{group="g",op="remove",result="noop"} 1
 kiel_sharedset_updates_total{group="g",op="remove",result="ok"} 1
 `
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, testutil.GatherAndCompare(reg, strings.NewReader(want)))
 		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 			w.Error(problems, err)
 		}
@@ -306,9 +301,7 @@ func TestLockLost(t *testing.T) {
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if isWrite(r) {
 				if writes++; writes == 1 {
-					if err := w.Srv.Delete(path + "/lock/" + w.contenders()[0]); err != nil {
-						w.Error(err)
-					}
+					noerr.Want(w, w.Srv.Delete(path+"/lock/"+w.contenders()[0]))
 				}
 			}
 			return zktest.Action{}
@@ -355,9 +348,7 @@ func TestBlocked(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Write(path, `["t:0"]`)
 		stale := path + "/lock/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.Srv.Create(stale, []byte("host-7")); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.Srv.Create(stale, []byte("host-7")))
 		s := w.set("a", sharedset.Options{LockTimeout: 20 * time.Second})
 		start := time.Now()
 		_, err := s.Add(w.Context(), "t:1")

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/zones"
 )
 
@@ -118,9 +119,7 @@ func TestReadAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawn(t)
 		data, err := zones.Encode(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		if got, err := zones.Decode(data); err != nil || !maps.Equal(got, in) {
 			t.Fatalf("%s: %v, %v", data, got, err)
 		}
@@ -168,9 +167,7 @@ func FuzzDecode(f *testing.F) {
 		if errors.Is(err, zones.ErrTooLarge) { // escapes may make it longer
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		if again, err := zones.Decode(written); err != nil || !maps.Equal(again, got) {
 			t.Fatalf("%q: %v, then %q: %v, %v", data, got, written, again, err)
 		}

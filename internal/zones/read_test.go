@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -15,17 +16,13 @@ import (
 func TestRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		inc, err := w.Session("reader").Incarnation(w.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		read := func() (map[kiel.Partition]string, error) { return zones.Read(w.Context(), inc, path) }
 		if got, err := read(); err != nil || len(got) != 0 {
 			t.Errorf("without a znode: %v, %v", got, err)
 		}
 		want := map[kiel.Partition]string{{Topic: "t", ID: 1}: "a"}
-		if err := w.zones("a").Update(w.Context(), set(want)); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.zones("a").Update(w.Context(), set(want)))
 		if got, err := read(); err != nil || !maps.Equal(got, want) {
 			t.Errorf("got %v, %v", got, err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/session"
@@ -43,9 +44,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 func (w *world) zones(name string) *zones.Zones {
 	w.Helper()
 	z, err := zones.New(w.Session(name), parent, "zones")
-	if err != nil {
-		w.Fatal(err)
-	}
+	noerr.Must(w, err)
 	return z
 }
 
@@ -79,9 +78,7 @@ func (w *world) waitZones(z *zones.Zones, want map[kiel.Partition]string) *zones
 
 func (w *world) remove() {
 	w.Helper()
-	if err := w.Srv.Delete(path); err != nil {
-		w.Fatal(err)
-	}
+	noerr.Must(w, w.Srv.Delete(path))
 }
 
 func (w *world) data() string {
@@ -136,9 +133,7 @@ func TestNewChecks(t *testing.T) {
 		t.Error("no session: nil")
 	}
 	s, err := session.New([]string{"zk:2181"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if _, err := zones.New(s, "/kiel", "a\x00"); !errors.Is(err, session.ErrInvalidPath) {
 		t.Errorf("bad path: %v", err)
 	}
@@ -217,9 +212,7 @@ func TestNoWriteWhenEqual(t *testing.T) {
 				w.Write(path, tt.data)
 			}
 			notes := w.noting()
-			if err := z.Update(t.Context(), set(tt.want)); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, z.Update(t.Context(), set(tt.want)))
 			w.Srv.SetHook(nil)
 			if ops := notes.take(); !slices.Equal(ops, []zktest.Op{zktest.OpSync, zktest.OpGetData}) || w.data() != tt.data {
 				t.Errorf("sent %v, written %s", ops, w.data())
@@ -238,9 +231,7 @@ func TestUnreadable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				z := w.running("a")
-				if err := z.Update(t.Context(), set(of("a"))); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, z.Update(t.Context(), set(of("a"))))
 				w.waitZones(z, of("a"))
 				notes := w.noting()
 				w.Write(path, data)
@@ -307,15 +298,11 @@ func TestWritersAtOnce(t *testing.T) {
 				between := func(now map[kiel.Partition]string) map[kiel.Partition]string {
 					if !once { // a has read, and not written
 						once = true
-						if err := b.Update(t.Context(), add(of("", "b"))); err != nil {
-							t.Error(err)
-						}
+						noerr.Want(t, b.Update(t.Context(), add(of("", "b"))))
 					}
 					return add(of("a"))(now)
 				}
-				if err := a.Update(t.Context(), between); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, a.Update(t.Context(), between))
 				if want := `{"v":1,"zones":["a","b"],"topics":{"t":[0,1]}}`; w.data() != want {
 					t.Errorf("got %s, want %s", w.data(), want)
 				}
@@ -345,9 +332,7 @@ func TestLostReply(t *testing.T) {
 					}
 					return zktest.Action{}
 				})
-				if err := z.Update(t.Context(), set(of("a"))); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, z.Update(t.Context(), set(of("a"))))
 				if written != 1 {
 					t.Errorf("%d writes", written)
 				}
@@ -360,9 +345,7 @@ func TestLostReply(t *testing.T) {
 func TestGivingUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		z := w.zones("a")
-		if err := z.Update(t.Context(), set(of("a"))); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, z.Update(t.Context(), set(of("a"))))
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action { return zktest.Action{Ignore: writes(*r)} })
 		why := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
@@ -376,24 +359,6 @@ func TestGivingUp(t *testing.T) {
 			"Update":  func(ctx context.Context) error { return z.Update(ctx, set(of("c"))) },
 			"Refresh": z.Refresh,
 		})
-	})
-}
-
-// Views are of one incarnation each, and come anew with the next one, though nothing has changed.
-func TestSessionExpires(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.Write(path, `{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
-		z := w.running("a")
-		old := w.waitZones(z, of("a"))
-		w.Srv.KillSession(old.Incarnation.SessionID())
-		v := w.wait(z, "of the next incarnation", func(v *zones.View) bool { return v.Incarnation != old.Incarnation })
-		if v.Version != old.Version || !maps.Equal(v.Zones, old.Zones) {
-			t.Errorf("%+v, before %+v", v, old)
-		}
-		if err := z.Update(t.Context(), set(of("b"))); err != nil {
-			t.Fatal(err)
-		}
-		w.waitZones(z, of("b"))
 	})
 }
 
