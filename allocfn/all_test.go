@@ -14,15 +14,14 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // TestAllHasEachFunction fails when a function of the package that returns a Func, and takes nothing, is missing from All.
 func TestAllHasEachFunction(t *testing.T) {
 	var want []string
 	files, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	for _, file := range files {
 		if name := file.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
 			want = append(want, constructors(t, name)...)
@@ -46,9 +45,7 @@ func TestAllHasEachFunction(t *testing.T) {
 func constructors(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	var names []string
 	for _, d := range parsed.Decls {
 		f, ok := d.(*ast.FuncDecl)
@@ -146,9 +143,7 @@ var tableRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (yes|no)[^|]*\\| (yes|n
 // TestPageAgreesWithAll compares the page's table, and the package's page, with All.
 func TestPageAgreesWithAll(t *testing.T) {
 	page, err := os.ReadFile("../docs/choosing-a-function.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	var got, want []string
 	for _, row := range tableRow.FindAllStringSubmatch(string(page), -1) {
 		got = append(got, strings.Join(row[1:], " "))
@@ -165,9 +160,7 @@ func TestPageAgreesWithAll(t *testing.T) {
 // TestDocAgreesWithAll compares what the package's page says of several functions at once with All.
 func TestDocAgreesWithAll(t *testing.T) {
 	source, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	text := strings.Join(strings.Fields(strings.ReplaceAll(string(source), "\n//", "\n")), " ")
 	list := `((?:\w+, )*\w+ and \w+)`
 	for pattern, has := range map[string]func(allocfn.Builtin) bool{

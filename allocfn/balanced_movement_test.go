@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // movement is what one change of the members of one group cost.
@@ -52,9 +53,7 @@ func change(before allocfn.Input, a allocfn.Assignment, after allocfn.Input, b a
 func assign(tb testing.TB, in allocfn.Input) allocfn.Assignment {
 	tb.Helper()
 	a, err := allocfn.Balanced().Assign(in)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noerr.Must(tb, err)
 	return a
 }
 
@@ -157,17 +156,4 @@ func TestBalancedMovement(t *testing.T) {
 			}
 		})
 	}
-}
-
-// BenchmarkBalancedMovement is TestBalancedMovement at a size that takes long.
-func BenchmarkBalancedMovement(b *testing.B) {
-	var r ratios
-	for b.Loop() {
-		r = ratios{}
-		r.measure(b, 30, 1_000, 100_000)
-	}
-	b.ReportMetric(r.join, "join")
-	b.ReportMetric(r.leave, "leave")
-	b.ReportMetric(r.joinWorst, "worst-join")
-	b.ReportMetric(r.leaveWorst, "worst-leave")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // TestBalancedWeightSteps changes the weight of one member in small steps, from much less than the others have to much more: no
@@ -39,9 +40,7 @@ func TestBalancedWeightSteps(t *testing.T) {
 					for weight := 2; weight <= 200; weight++ {
 						after := plan(weight)
 						m, err := allocfn.Measure(before, after)
-						if err != nil {
-							t.Fatal(err)
-						}
+						noerr.Must(t, err)
 						excess := float64(m.Total.Moved-m.LowerBound) / math.Sqrt(1_000)
 						worst, sum, n = max(worst, excess), sum+excess, n+1
 						if excess > most {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // TestBalancedMovesLittleByWeights holds every join and leave of a group with weights up to 10,000 to the lower bound and some
@@ -27,9 +28,7 @@ func TestBalancedMovesLittleByWeights(t *testing.T) {
 		before := allocfn.Plan{Input: in, Assignment: assign(t, in)}
 		for _, other := range []allocfn.Input{more, fewer} {
 			m, err := allocfn.Measure(before, allocfn.Plan{Input: other, Assignment: assign(t, other)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			if !m.Total.After.Even || m.Total.Moved < m.LowerBound {
 				t.Fatalf("seed %d: %v", seed, m)
 			}

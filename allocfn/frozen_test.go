@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // frozenFile lists each golden vector: the ids of its functions, its file, its number there, and its hash. Members of two
@@ -57,10 +58,6 @@ type allVector struct {
 // TestAllVectors holds all functions to what they gave for members of weights, zones and topics, those that look at none of these
 // included.
 func TestAllVectors(t *testing.T) {
-	const path = "testdata/all.json"
-	if _, err := os.Stat(path); err != nil && *writeVectors {
-		writeAllVectors(t, path)
-	}
 	for i, v := range load[allVector](t, "all.json") {
 		for _, f := range everyFunc() {
 			want, ok := v.Sums[f.ID()]
@@ -70,30 +67,6 @@ func TestAllVectors(t *testing.T) {
 				t.Errorf("vector %d: %s gives %s, and gave %s", i, f.ID(), got, want)
 			}
 		}
-	}
-}
-
-func writeAllVectors(t *testing.T, path string) {
-	t.Helper()
-	var lines [][]byte
-	for seed := range uint64(48) {
-		v := allVector{newTopicsVector(seed), make(map[string]string)}
-		for k := range v.Members {
-			v.Members[k].Name = fmt.Sprintf("web-%d", k) // which Ordinal needs
-		}
-		v.Owned = nil
-		for _, f := range everyFunc() {
-			v.Sums[f.ID()] = hashOwners(mustCall(t, f, v.input()))
-		}
-		line, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, line)
-	}
-	text := append([]byte("[\n"), append(bytes.Join(lines, []byte(",\n")), "\n]\n"...)...)
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -126,9 +99,7 @@ func TestVectorsOnlyGrow(t *testing.T) {
 		}
 	}
 	if len(added) > 0 && *writeVectors && !t.Failed() {
-		if err := os.WriteFile(frozenFile, []byte(strings.Join(append(frozen, added...), "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, os.WriteFile(frozenFile, []byte(strings.Join(append(frozen, added...), "\n")+"\n"), 0o644))
 	} else if len(added) > 0 {
 		t.Errorf("%d vectors are not in %s, as %q: add them with -write-vectors", len(added), frozenFile, added[0])
 	}
@@ -154,9 +125,7 @@ func listVectors(t *testing.T) (lines []string, ids map[string]bool) {
 		}
 		for i, raw := range load[json.RawMessage](t, file) {
 			var text bytes.Buffer
-			if err := json.Compact(&text, raw); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, json.Compact(&text, raw))
 			sum := sha256.Sum256(text.Bytes())
 			lines = append(lines, fmt.Sprintf("%s %s %d %x", files[file], file, i, sum[:8]))
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func funcs() []allocfn.Func {
@@ -72,9 +73,7 @@ func TestProperties(t *testing.T) {
 				in := drawInput(t)
 				before := fmt.Sprint(in)
 				a, err := allocfn.Call(f, in)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, err)
 				if len(in.Members) == 0 || len(in.Partitions) == 0 {
 					if len(a) != 0 {
 						t.Fatalf("got %v for nobody or nothing", a)
@@ -168,9 +167,7 @@ func TestCallRefusesBadFuncs(t *testing.T) {
 			t.Errorf("%q: got %v", f.Name, err)
 		}
 	}
-	if err := (allocfn.Func{Name: strings.Repeat("x", 62) + "-0", Assign: assign}).Validate(); err != nil {
-		t.Error(err)
-	}
+	noerr.Want(t, (allocfn.Func{Name: strings.Repeat("x", 62) + "-0", Assign: assign}).Validate())
 }
 
 func TestCallCatchesFaults(t *testing.T) {
@@ -247,9 +244,7 @@ func TestCallKeepsInputFromHarm(t *testing.T) {
 		clear(in.Zones)
 		return make(allocfn.Assignment, len(in.Partitions)), nil
 	}}, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if after := fmt.Sprint(in); after != before {
 		t.Errorf("the input became %s", after)
 	}

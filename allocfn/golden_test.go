@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // vector is one entry of a file made by testdata/generate.py.
@@ -21,16 +22,29 @@ type vector struct {
 	Mapping map[string]map[string][]json.Number
 }
 
+// mapping returns the mapping as Go has it.
+func (v vector) mapping(t *testing.T) map[string]map[string][]int32 {
+	t.Helper()
+	all := make(map[string]map[string][]int32)
+	for m, topics := range v.Mapping {
+		all[m] = make(map[string][]int32)
+		for topic, ids := range topics {
+			for _, id := range ids {
+				n, err := strconv.ParseInt(id.String(), 10, 32)
+				noerr.Must(t, err)
+				all[m][topic] = append(all[m][topic], int32(n))
+			}
+		}
+	}
+	return all
+}
+
 func load[T any](t *testing.T, name string) []T {
 	t.Helper()
 	data, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	var vectors []T
-	if err := json.Unmarshal(data, &vectors); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, json.Unmarshal(data, &vectors))
 	if len(vectors) < 10 {
 		t.Fatalf("%s holds %d vectors", name, len(vectors))
 	}
@@ -59,17 +73,8 @@ func TestRoundRobinIsKiels(t *testing.T) {
 			continue
 		}
 		got := allocfn.Mapping(in, a)
-		want := make(map[string]map[string][]int32)
 		if len(bad) == 0 {
-			for m, topics := range v.Mapping {
-				want[m] = make(map[string][]int32)
-				for topic, ids := range topics {
-					for _, id := range ids {
-						want[m][topic] = append(want[m][topic], number(t, id))
-					}
-				}
-			}
-			if !reflect.DeepEqual(got, want) {
+			if want := v.mapping(t); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: got %v, want %v", v.Name, got, want)
 			}
 			continue
@@ -119,16 +124,7 @@ func TestRangeVectors(t *testing.T) {
 			t.Errorf("%s: %v", v.Name, err)
 			continue
 		}
-		want := make(map[string]map[string][]int32)
-		for m, topics := range v.Mapping {
-			want[m] = make(map[string][]int32)
-			for topic, ids := range topics {
-				for _, id := range ids {
-					want[m][topic] = append(want[m][topic], number(t, id))
-				}
-			}
-		}
-		if got := allocfn.Mapping(in, a); !reflect.DeepEqual(got, want) {
+		if got, want := allocfn.Mapping(in, a), v.mapping(t); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", v.Name, got, want)
 		}
 	}
@@ -156,9 +152,7 @@ func TestNumbersArePythons(t *testing.T) {
 		// Whatever int() reads keeps its place, so that the next goes where Python says.
 		in, _ := input([]string{"a", "b"}, []string{"t:" + v.Text, "u:0"})
 		a, err := allocfn.Call(allocfn.RoundRobin(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		wantOwner := int32(0)
 		if v.Value != nil {
 			wantOwner = 1
@@ -167,13 +161,4 @@ func TestNumbersArePythons(t *testing.T) {
 			t.Errorf("%q: the item after it goes to member %d, want %d", v.Text, got, wantOwner)
 		}
 	}
-}
-
-func number(t *testing.T, n json.Number) int32 {
-	t.Helper()
-	id, err := strconv.ParseInt(n.String(), 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int32(id)
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func TestFromKielFaults(t *testing.T) {
@@ -83,9 +84,7 @@ func TestFromKielGivesSortedTexts(t *testing.T) {
 func TestMappingLeavesOutIdleMembers(t *testing.T) {
 	in := group([]string{"a", "b", "c"}, "t:0", "t:1")
 	a, err := allocfn.Call(allocfn.RoundRobin(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	got := allocfn.Mapping(in, a)
 	if _, ok := got["c"]; ok || len(got) != 2 {
 		t.Errorf("got %v", got)

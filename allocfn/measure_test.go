@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // drawPlan draws a small plan, even or not.
@@ -83,9 +84,7 @@ func TestMeasureAgainstBruteForce(t *testing.T) {
 		weights := rapid.Bool().Draw(t, "weights")
 		before, after := drawPlan(t, "before", weights), drawPlan(t, "after", weights)
 		m, err := allocfn.Measure(before, after)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		owners := ownersByName(before)
 		kept, moved := movedByName(owners, after)
 		if m.Total.Kept != kept || m.Total.Moved != moved {
@@ -270,9 +269,7 @@ func TestMovementTable(t *testing.T) {
 	before := allocfn.Plan{group([]string{"a", "b"}, "orders:0", "orders:1", "x\x1b[31m:0", "é:0"), allocfn.Assignment{0, 1, 0, 1}}
 	after := allocfn.Plan{group([]string{"b", "c"}, "orders:0", "orders:1", "orders:2", "é:0"), allocfn.Assignment{0, 0, 0, 1}}
 	m, err := allocfn.Measure(before, after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	var text strings.Builder
 	n, err := m.WriteTo(&text)
 	want := strings.Join([]string{

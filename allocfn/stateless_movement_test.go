@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/kielgo/kiel"
@@ -147,38 +146,5 @@ func TestStatelessBound(t *testing.T) {
 				t.Errorf("only %d joins and %d leaves cross a size without a rest", evenJoins, evenLeaves)
 			}
 		})
-	}
-}
-
-// TestMinimalMovement holds those functions to their word that promise to move no more than they must: Rendezvous what the one
-// who comes gets and the one who goes had, Ordinal the lower bound at the end.
-func TestMinimalMovement(t *testing.T) {
-	for seed := range 1_000 {
-		r := rand.New(rand.NewPCG(uint64(seed), 98))
-		members := 2 + r.IntN(30)
-		partitions := max(1, (members+seed%3-1)*r.IntN(20)+r.IntN(3)-1)
-		ps := topicsOf(partitions, 1+r.IntN(partitions))
-
-		names := randomNames(r, members)
-		fewer, more := groupOf(names[1:], ps...), groupOf(names, ps...)
-		one := slices.IndexFunc(more.Members, func(m allocfn.Member) bool { return m.Name == names[0] })
-		has := mustView(t, more, mustCall(t, allocfn.Rendezvous(), more)).Of(one)
-		for _, m := range []allocfn.Movement{
-			mustMeasure(t, allocfn.Rendezvous(), fewer, more), mustMeasure(t, allocfn.Rendezvous(), more, fewer),
-		} {
-			if m.Total.Moved != len(has) {
-				t.Fatalf("seed %d: %v, want %d", seed, m, len(has))
-			}
-		}
-
-		numbered := numberedNames("web", members)
-		fewer, more = groupOf(numbered[:members-1], ps...), groupOf(numbered, ps...)
-		for _, m := range []allocfn.Movement{
-			mustMeasure(t, allocfn.Ordinal(), fewer, more), mustMeasure(t, allocfn.Ordinal(), more, fewer),
-		} {
-			if m.Total.Moved != m.LowerBound {
-				t.Fatalf("seed %d: %v", seed, m)
-			}
-		}
 	}
 }

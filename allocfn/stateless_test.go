@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // subject is a function under test, with what it promises.
@@ -90,29 +91,17 @@ func drawTopics(t *rapid.T) []kiel.Partition {
 	return ps
 }
 
-func mustCall(t interface {
-	Helper()
-	Fatal(args ...any)
-}, f allocfn.Func, in allocfn.Input,
-) allocfn.Assignment {
+func mustCall(t noerr.TB, f allocfn.Func, in allocfn.Input) allocfn.Assignment {
 	t.Helper()
 	a, err := allocfn.Call(f, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return a
 }
 
-func mustMeasure(t interface {
-	Helper()
-	Fatal(args ...any)
-}, f allocfn.Func, before, after allocfn.Input,
-) allocfn.Movement {
+func mustMeasure(t noerr.TB, f allocfn.Func, before, after allocfn.Input) allocfn.Movement {
 	t.Helper()
 	m, err := allocfn.Measure(allocfn.Plan{before, mustCall(t, f, before)}, allocfn.Plan{after, mustCall(t, f, after)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return m
 }
 

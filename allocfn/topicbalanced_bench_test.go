@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // BenchmarkTopicBalanced measures it with equal weights, with random ones, and with one member that weighs as much as all others.
@@ -31,9 +32,7 @@ func BenchmarkTopicBalanced(b *testing.B) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := allocfn.Call(f, in); err != nil {
-						b.Fatal(err)
-					}
+					noerr.Last(b)(allocfn.Call(f, in))
 				}
 			})
 		}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 )
@@ -20,26 +18,6 @@ func inZones(in allocfn.Input, members, partitions int) allocfn.Input {
 		in.Zones[p] = fmt.Sprint(int(p.ID) % partitions)
 	}
 	return in
-}
-
-// Both bounds hold in any zones.
-func TestTopicBalancedZones(t *testing.T) {
-	s := subject{f: allocfn.TopicBalanced(), total: true, perTopic: true}
-	rapid.Check(t, func(t *rapid.T) {
-		in := groupOf(s.drawNames(t), drawTopics(t)...)
-		if len(in.Members) == 0 {
-			return
-		}
-		zone := rapid.SampledFrom([]string{"", "x", "y", "z", "nobody's"})
-		in.Zones = make(map[kiel.Partition]string)
-		for m := range in.Members {
-			in.Members[m].Zone = zone.Draw(t, "member's")
-		}
-		for _, p := range in.Partitions {
-			in.Zones[p] = zone.Draw(t, "partition's")
-		}
-		s.checkPromises(t, in)
-	})
 }
 
 // Where every zone has as many partitions of each topic as its members take, all stay in their zones.

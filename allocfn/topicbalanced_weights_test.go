@@ -12,21 +12,15 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // checkEven checks that the numbers of partitions of each member, of each topic and in total, are less than one away from its
 // share by weight: Measure counts.
-func checkEven(t interface {
-	Helper()
-	Fatal(args ...any)
-	Fatalf(format string, args ...any)
-}, in allocfn.Input, a allocfn.Assignment,
-) {
+func checkEven(t failer, in allocfn.Input, a allocfn.Assignment) {
 	t.Helper()
 	m, err := allocfn.Measure(allocfn.Plan{in, a}, allocfn.Plan{in, a})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	for _, c := range append(m.Topics, m.Total) {
 		if !c.After.Even {
 			t.Fatalf("%+v for %+v: %v", c, in.Members, a)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // topicFuncs are the functions that give a partition only to members that ask for its topic.
@@ -20,8 +21,7 @@ func topicFuncs() []allocfn.Func {
 
 // failer is a *testing.T or a *rapid.T.
 type failer interface {
-	Helper()
-	Fatal(args ...any)
+	noerr.TB
 	Fatalf(format string, args ...any)
 }
 
@@ -52,9 +52,7 @@ func checkTopicPlan(t failer, f allocfn.Func, in allocfn.Input, a allocfn.Assign
 	if len(in.Members) == 0 {
 		return
 	}
-	if err := allocfn.Check(in, a); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, allocfn.Check(in, a))
 	who := make(map[string][]int)
 	for i, p := range in.Partitions {
 		if who[p.Topic] == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 var writeVectors = flag.Bool("write-vectors", false, "write the vectors of functions that have none yet")
@@ -106,56 +107,9 @@ func (s subject) write(t *testing.T, file string) {
 		}
 		v.put(mustCall(t, s.f, v.input()))
 		line, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		lines = append(lines, line)
 	}
 	text := append([]byte("[\n"), append(bytes.Join(lines, []byte(",\n")), "\n]\n"...)...)
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// FuzzStateless feeds all functions any names and topics.
-func FuzzStateless(f *testing.F) {
-	f.Add("a b c", "t 3 u 12")
-	f.Add("m-0 m-1 m-2 m-3", "t 5 u 5 v 1")
-	f.Add("", "")
-	f.Add("web-0 web-2", "x 1000")
-	f.Fuzz(func(t *testing.T, members, topics string) {
-		names := slices.Compact(slices.Sorted(strings.SplitSeq(members, " ")))
-		in := groupOf(names[:min(len(names), 50)])
-		fields := strings.Split(topics, " ")
-		for i := 0; i+1 < len(fields) && i < 40; i += 2 {
-			n := 0
-			for _, b := range []byte(fields[i+1]) {
-				n = (10*n + int(b)) % 64
-			}
-			in.Partitions = append(in.Partitions, topicOf(fields[i], n)...)
-		}
-		kiel.SortPartitions(in.Partitions)
-		in.Partitions = slices.Compact(in.Partitions)
-		for _, s := range subjects() {
-			a, err := allocfn.Call(s.f, in)
-			if s.numbered && err != nil {
-				continue
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", s.f.Name, err)
-			}
-			m, err := allocfn.Measure(allocfn.Plan{in, a}, allocfn.Plan{in, a})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.total && m.Total.After.Spread() > 1 {
-				t.Fatalf("%s: %v", s.f.Name, m)
-			}
-			for _, c := range m.Topics {
-				if s.perTopic && c.After.Spread() > 1 {
-					t.Fatalf("%s: %+v", s.f.Name, c)
-				}
-			}
-		}
-	})
+	noerr.Must(t, os.WriteFile(file, text, 0o644))
 }

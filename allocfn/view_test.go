@@ -10,13 +10,12 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
-func mustView(t interface{ Fatal(...any) }, in allocfn.Input, a allocfn.Assignment) *allocfn.View {
+func mustView(t noerr.TB, in allocfn.Input, a allocfn.Assignment) *allocfn.View {
 	v, err := allocfn.NewView(in, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return v
 }
 
