@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -15,20 +16,14 @@ func TestAllocationOfALostSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, network := zktest.StartVirtual(t, zktest.Options{})
 		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: network.Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		a, err := New(s, "g", "b", Options{Seed: map[string][]int32{"t": {0}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		go func() { ended <- s.Run(ctx) }()
 		go func() { ended <- a.Run(ctx) }()
-		if err := a.Ready(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, a.Ready(ctx))
 		before := a.latest.Load()
 		if got := a.Allocation(); len(got) != 1 {
 			t.Error(got)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -27,9 +28,7 @@ func TestRestoredFromABackup(t *testing.T) {
 					remove(w, b, 3)
 					sleep(settle)
 					backup := w.srv.Backup()
-					if err := a.AddPartitions(w.Context(), map[string][]int32{"t": {4, 5}}); err != nil {
-						w.Fatal(err)
-					}
+					noerr.Must(w, a.AddPartitions(w.Context(), map[string][]int32{"t": {4, 5}}))
 					remove(w, a, 2)
 					sleep(time.Minute)
 					w.agree(allocfn.RoundRobin(), []string{"a", "b"}, []string{"t:0", "t:1", "t:4", "t:5"})
@@ -44,9 +43,7 @@ func TestRestoredFromABackup(t *testing.T) {
 					w.srv.Down()
 					sleep(down)
 					w.srv.Restart(false)
-					if err := w.srv.Set(partitions, []byte(`["t:0", "t:1"]`)); err != nil {
-						w.Fatal(err)
-					}
+					noerr.Must(w, w.srv.Set(partitions, []byte(`["t:0", "t:1"]`)))
 					sleep(5 * time.Minute)
 					w.agree(allocfn.RoundRobin(), []string{"a", "b"}, []string{"t:0", "t:1"})
 				})
@@ -57,7 +54,5 @@ func TestRestoredFromABackup(t *testing.T) {
 
 func remove(t recipetest.TB, n *node, id int32) {
 	t.Helper()
-	if err := n.RemovePartitions(t.Context(), map[string][]int32{"t": {id}}); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, n.RemovePartitions(t.Context(), map[string][]int32{"t": {id}}))
 }

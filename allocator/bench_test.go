@@ -8,19 +8,16 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 )
 
 // BenchmarkCompute is what one change costs a member, in a group of 100.
 func BenchmarkCompute(b *testing.B) {
 	o, err := Options{}.withDefaults()
-	if err != nil {
-		b.Fatal(err)
-	}
+	noerr.Must(b, err)
 	data, err := newRecord(o).encode()
-	if err != nil {
-		b.Fatal(err)
-	}
+	noerr.Must(b, err)
 	for _, n := range []int{64, 1000, 40_000} {
 		var ms []party.Member
 		for i := range 100 {
@@ -32,9 +29,7 @@ func BenchmarkCompute(b *testing.B) {
 			seed[topic] = append(seed[topic], int32(i%64))
 		}
 		set, err := items(seed)
-		if err != nil {
-			b.Fatal(err)
-		}
+		noerr.Must(b, err)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
 				r := computeMapping(&inputs{}, ms, set, nil, o)
@@ -91,9 +86,7 @@ func BenchmarkHashes(b *testing.B) {
 		name := fmt.Sprintf("%dx%d/", size.members, size.partitions)
 		b.Run(name+"balanced", func(b *testing.B) {
 			for b.Loop() {
-				if _, err := allocfn.Call(o.Func, r.mapping.in); err != nil {
-					b.Fatal(err)
-				}
+				noerr.Last(b)(allocfn.Call(o.Func, r.mapping.in))
 			}
 		})
 		before := *r.mapping
@@ -116,9 +109,7 @@ func BenchmarkHashes(b *testing.B) {
 func BenchmarkPatterns(b *testing.B) {
 	const members, topics = 2000, 1000
 	o, err := Options{}.withDefaults()
-	if err != nil {
-		b.Fatal(err)
-	}
+	noerr.Must(b, err)
 	everyday := func(i int) (list []string) {
 		for k := range 4 {
 			list = append(list, fmt.Sprintf(`^(orders|payments|parcels)-%c[a-z]*\.v[0-9]+`, 'a'+(i%20+k)%20))

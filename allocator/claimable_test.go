@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // A snapshot tells which partitions members are to claim: those of members in Python are not among them.
@@ -15,9 +16,7 @@ func TestClaimable(t *testing.T) {
 		if n := len(a.Snapshot().Claimable()); n != 4 {
 			w.Errorf("%d partitions are to be claimed, want 4", n)
 		}
-		if err := w.srv.Create(members+"/python", nil); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Create(members+"/python", nil))
 		sleep(settle)
 		s := a.Snapshot()
 		if len(s.Members) != 2 || len(s.Claimable()) != 2 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -52,9 +53,7 @@ func (n *node) others() string {
 func (w *world) hold(client, name, record string) {
 	w.Helper()
 	s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.net.Client(client).Dial, Timeout: timeout})
-	if err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, err)
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(w.Context()) }()
 	w.Cleanup(func() { <-ran })
@@ -65,9 +64,7 @@ func (w *world) hold(client, name, record string) {
 	if err == nil {
 		_, err = inc.Create(w.Context(), members+"/"+name, []byte(record), session.Ephemeral)
 	}
-	if err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, err)
 }
 
 func recordOf(cluster string) string {
@@ -194,16 +191,12 @@ func TestWhoNamesACluster(t *testing.T) {
 
 func (w *world) persistent(name, record string) {
 	w.Helper()
-	if err := w.srv.Create(members+"/"+name, []byte(record)); err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, w.srv.Create(members+"/"+name, []byte(record)))
 }
 
 func (w *world) rewrite(name, record string) {
 	w.Helper()
-	if err := w.srv.Set(members+"/"+name, []byte(record)); err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, w.srv.Set(members+"/"+name, []byte(record)))
 }
 
 // TestOtherClusterIsSeen has a member of another cluster that does not leave, as one of a later or another program.
@@ -257,9 +250,7 @@ func TestClusterOptionIsChecked(t *testing.T) {
 		strings.Repeat("x", 129): false, "a b": false, "a\n": false, "\u00e4": false, "\x7f": false,
 	} {
 		s, err := session.New([]string{"zk:2181"}, session.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		if _, err := allocator.New(s, group, "m", allocator.Options{Cluster: cluster}); (err == nil) != good {
 			t.Errorf("%q: %v", cluster, err)
 		}

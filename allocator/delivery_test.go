@@ -16,6 +16,7 @@ import (
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/errlog"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -100,9 +101,7 @@ func TestCallbackContext(t *testing.T) {
 		}
 		select {
 		case err := <-causes:
-			if err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, err)
 		case <-time.After(time.Minute):
 			_ = r.stop()
 			t.Fatal("the callback was not told of the loss")
@@ -110,15 +109,11 @@ func TestCallbackContext(t *testing.T) {
 		r.incarnate()
 		r.join("b")
 		r.partitions("t:0")
-		if err := r.stop(); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, r.stop())
 		if err := <-causes; !errors.Is(err, ErrStopped) {
 			t.Error(err)
 		}
-		if err := <-causes; err != nil {
-			t.Error("the last call came with an ended context:", err)
-		}
+		noerr.Want(t, <-causes)
 	})
 }
 
@@ -129,9 +124,7 @@ func TestCallbackMayStop(t *testing.T) {
 			o.OnRebalance = func(ctx context.Context, _ Rebalance) {
 				ctx, cancel := context.WithCancel(ctx) // as a function does that the callback calls
 				defer cancel()
-				if err := r.Stop(ctx); err != nil {
-					t.Error(err)
-				}
+				noerr.Want(t, r.Stop(ctx))
 			}
 		})
 		r.run()
@@ -149,9 +142,7 @@ func TestOnErrorMayStop(t *testing.T) {
 		var r *rig
 		r = newRig(t, func(o *Options) {
 			o.OnError = func(ctx context.Context, _ error) {
-				if err := r.Stop(ctx); err != nil {
-					t.Error(err)
-				}
+				noerr.Want(t, r.Stop(ctx))
 			}
 		})
 		start := time.Now()
@@ -178,9 +169,7 @@ func TestCallbackStopsWithAnotherContext(t *testing.T) {
 		if err := <-r.ran; !errors.Is(err, ErrStuck) || time.Since(start) != 5*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, <-stopped)
 	})
 }
 
@@ -198,9 +187,7 @@ func TestStopAfterTheCallback(t *testing.T) {
 			}
 		})
 		r.begin("t:0")
-		if err := errors.Join(r.Stop(<-kept), stillRuns(r)); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, errors.Join(r.Stop(<-kept), stillRuns(r)))
 		<-r.ran
 	})
 }
@@ -220,9 +207,7 @@ func TestCallbackStopsAnother(t *testing.T) {
 			}
 		})
 		r.begin("t:0")
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, <-stopped)
 		r.stop()
 	})
 }
@@ -236,84 +221,57 @@ func stillRuns(r *rig) error {
 	}
 }
 
-func TestCallbackPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(o *Options) {
-			note := o.OnRebalance
-			o.OnRebalance = func(ctx context.Context, b Rebalance) {
-				note(ctx, b)
-				panic("ouch")
+// ends are how a callback may fail: t.FailNow ends the goroutine.
+var ends = map[string]func(){"ouch": func() { panic("ouch") }, "Goexit": runtime.Goexit}
+
+// A callback that fails is reported, and called again at the next change.
+func TestCallbackFails(t *testing.T) {
+	for says, end := range ends {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, func(o *Options) {
+				note := o.OnRebalance
+				o.OnRebalance = func(ctx context.Context, b Rebalance) {
+					note(ctx, b)
+					end()
+				}
+			})
+			r.begin("t:0")
+			if err := r.failed(); !errors.Is(err, ErrCallback) || !strings.Contains(err.Error(), says) {
+				t.Error(err)
 			}
+			r.partitions("t:1")
+			sleep(time.Minute)
+			if got := r.told(); got != "+t:0 -, +t:1 -t:0" {
+				t.Error(got)
+			}
+			if n := testutil.ToFloat64(r.metrics.callbackFailed); n != 2 {
+				t.Errorf("counted %v failed calls", n)
+			}
+			noerr.Want(t, r.stop())
 		})
-		r.begin("t:0")
-		if err := r.failed(); !errors.Is(err, ErrCallback) || !strings.Contains(err.Error(), "ouch") {
-			t.Error(err)
-		}
-		r.partitions("t:1")
-		sleep(time.Minute)
-		if got := r.told(); got != "+t:0 -, +t:1 -t:0" {
-			t.Error(got)
-		}
-		r.stop()
-	})
+	}
 }
 
-func TestOnErrorPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		r := newRig(t, func(o *Options) { o.OnError = func(context.Context, error) { calls++; panic("ouch") } })
-		r.begin("nonsense", "t:0")
-		sleep(time.Minute)
-		r.partitions("rubbish", "t:0", "t:1")
-		if got := r.told(); calls != 2 || got != "+t:0 -, +t:1 -" {
-			t.Errorf("%d calls, told %q", calls, got)
-		}
-		r.stop()
-	})
-}
-
-// TestCallbackEndsItsGoroutine is what t.FailNow does within a callback.
-func TestCallbackEndsItsGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(o *Options) {
-			note := o.OnRebalance
-			o.OnRebalance = func(ctx context.Context, b Rebalance) {
-				note(ctx, b)
-				runtime.Goexit()
+// What was taken with an error is delivered all the same when OnError fails.
+func TestOnErrorFails(t *testing.T) {
+	for _, end := range ends {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			r := newRig(t, func(o *Options) {
+				o.OnError = func(context.Context, error) {
+					calls++
+					end()
+				}
+			})
+			r.begin("nonsense", "t:0")
+			sleep(time.Minute)
+			r.partitions("rubbish", "t:0", "t:1")
+			if got := r.told(); calls != 2 || got != "+t:0 -, +t:1 -" {
+				t.Errorf("%d calls, told %q", calls, got)
 			}
+			r.stop()
 		})
-		r.begin("t:0")
-		if err := r.failed(); !errors.Is(err, ErrCallback) || !strings.Contains(err.Error(), "Goexit") {
-			t.Error(err)
-		}
-		r.partitions("t:1")
-		sleep(time.Minute)
-		if got := r.told(); got != "+t:0 -, +t:1 -t:0" {
-			t.Error(got)
-		}
-		if err := r.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// TestOnErrorEndsItsGoroutine: what was taken with the error is delivered all the same.
-func TestOnErrorEndsItsGoroutine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		r := newRig(t, func(o *Options) {
-			o.OnError = func(context.Context, error) {
-				calls++
-				runtime.Goexit()
-			}
-		})
-		r.begin("nonsense", "t:0")
-		sleep(time.Minute)
-		if got := r.told(); calls != 1 || got != "+t:0 -" {
-			t.Errorf("%d calls, told %q", calls, got)
-		}
-		r.stop()
-	})
+	}
 }
 
 // The panics of a callback at each rebalance are logged as errors of one kind. OnError gets each; of the function's equal panics

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -65,9 +66,7 @@ func TestTopicsThatDiffer(t *testing.T) {
 				}
 				check("at first", 10, 0)
 				for i, name := range []string{"b", "a", "c"} {
-					if err := w.nodes[name].end(); err != nil {
-						w.Error(err)
-					}
+					noerr.Want(w, w.nodes[name].end())
 					start(name, "t", "v")
 					if i < 2 {
 						check(name+" is new", 15, 0)
@@ -118,9 +117,7 @@ func TestFunctionsThatDiffer(t *testing.T) {
 		sleep(time.Second)
 		count := func() int {
 			n, err := testutil.GatherAndCount(regs["a"], "kiel_mapping_hash", "kiel_mapping_inputs_hash")
-			if err != nil {
-				w.Error(err)
-			}
+			noerr.Want(w, err)
 			return n
 		}
 		if n := count(); n != 0 {
@@ -135,9 +132,7 @@ func TestFunctionsThatDiffer(t *testing.T) {
 		if mappingB, inputsB := hashes("b"); mappingA != mappingB || inputsA != inputsB || inputsA == alone {
 			w.Errorf("mappings %s and %s of %s and %s, alone %s", mappingA, mappingB, inputsA, inputsB, alone)
 		}
-		if err := b.end(); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, b.end())
 		start("b", 1)
 		sleep(time.Minute)
 		mappingA, inputsA = hashes("a")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 )
 
@@ -12,19 +13,13 @@ import (
 func TestRunOnEndlessContext(t *testing.T) {
 	recipetest.OnEndless(t, func(ctx context.Context, e *recipetest.Endless) {
 		a, err := allocator.New(e.Session, "g", "a", allocator.Options{Seed: map[string][]int32{"t": {0, 1}}})
-		if err != nil {
-			e.Fatal(err)
-		}
+		noerr.Must(e, err)
 		err = e.GoesOn(func() error { return a.Run(ctx) }, func() {
 			if got := a.Allocation(); len(got["t"]) != 2 {
 				e.Errorf("allocation %v", got)
 			}
-			if err := a.Stop(ctx); err != nil {
-				e.Errorf("Stop: %v", err)
-			}
+			noerr.Want(e, a.Stop(ctx))
 		})
-		if err != nil {
-			e.Errorf("Run: %v", err)
-		}
+		noerr.Want(e, err)
 	})
 }

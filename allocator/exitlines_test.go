@@ -8,6 +8,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // A member that leaves does not log troubles as recovered which it does not see any more, and a group without members was not
@@ -37,13 +38,9 @@ func TestNothingRecoversByAnExit(t *testing.T) {
 				if failed := log.Count("msg=failed", "kind="+c.kind); c.kind != "" && failed != 1 {
 					w.Errorf("%d lines of the kind %s:\n%s", failed, c.kind, log)
 				}
-				if err := n.Leave(w.Context()); err != nil {
-					w.Error(err)
-				}
+				noerr.Want(w, n.Leave(w.Context()))
 				time.Sleep(time.Second)
-				if err := n.shutDown(); err != nil {
-					w.Error(err)
-				}
+				noerr.Want(w, n.shutDown())
 				delete(w.nodes, "b")
 				if n := log.Count("msg=recovered"); n > 0 {
 					w.Errorf("%d times recovered:\n%s", n, log)
@@ -63,9 +60,7 @@ func TestLastMemberLeavesSilently(t *testing.T) {
 		n := w.start("a", allocator.Options{Seed: map[string][]int32{"t": {0}}, Logger: slog.New(slog.NewTextHandler(log, nil))})
 		n.ready()
 		time.Sleep(time.Second)
-		if err := n.Leave(w.Context()); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, n.Leave(w.Context()))
 		time.Sleep(time.Minute)
 		if n := log.Count("msg=rebalanced"); n == 0 || log.Count("msg=rebalanced", " members=0 ") > 0 {
 			w.Errorf("%d rebalances:\n%s", n, log)

@@ -12,37 +12,9 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/session"
-	"github.com/kielgo/kiel/status"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
-
-func TestKilledSessionComesBack(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, _ := w.pair(ids(4), nil)
-		sleep(time.Minute)
-		a.rebalanced()
-		old := a.Snapshot()
-		for range 3 {
-			a.kill()
-			sleep(settle)
-			w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
-			if s := a.Snapshot(); s.Incarnation == old.Incarnation || s.Reason.Code != status.SessionLost {
-				w.Errorf("by %s", s.Reason)
-			}
-			told := a.rebalanced()
-			// The loss and the return are one rebalance if both came before the callback was called.
-			first := told[0]
-			merged := len(told) == 1 && first.Snapshot.Joined && len(first.Added) == 0 && len(first.Removed) == 0
-			if !merged && (list(first.Removed) != "t:0 t:2" || first.Snapshot.Joined) {
-				w.Errorf("first told +%v -%v, of %d", first.Added, first.Removed, len(told))
-			}
-		}
-		if err := a.failed(); !errors.Is(err, session.ErrSessionExpired) {
-			w.Error(err)
-		}
-	})
-}
 
 func TestSilentMemberLosesItsShare(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -78,42 +50,25 @@ func values(m map[string][]int32) (all [][]int32) {
 	return all
 }
 
-// TestTrustLostAndRegained in the same ZooKeeper session: our znode stands all the time, nobody else takes anything.
-func TestTrustLostAndRegained(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.pair(ids(4), nil)
-		sleep(time.Minute)
-		b.rebalanced()
-		id := a.Snapshot().Incarnation.SessionID()
-		w.srv.FreezeClock()
-		sleep(timeout)
-		if s := a.Snapshot(); s.Joined || !errors.Is(s.Err, session.ErrTrustLost) {
-			w.Errorf("joined %t, %v", s.Joined, s.Err)
-		}
-		w.srv.Thaw()
-		sleep(2 * settle)
-		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
-		if got := a.Snapshot().Incarnation.SessionID(); got != id {
-			w.Error("another session")
-		}
-		for _, r := range b.rebalanced() {
-			if len(r.Snapshot.Members) != 2 {
-				w.Error("members", r.Snapshot.Members)
-			}
-		}
-	})
-}
-
-func TestServersLoseAllData(t *testing.T) {
-	inWorld(t, func(w *world) {
-		for _, name := range []string{"a", "b"} {
-			w.start(name, allocator.Options{Seed: map[string][]int32{"t": ids(4)}}).ready()
-		}
-		sleep(time.Minute)
-		w.srv.Restart(true)
-		sleep(time.Minute)
-		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
-	})
+// All is made again when the servers, or an operator, lose everything.
+func TestAllDataLost(t *testing.T) {
+	for what, loss := range map[string]struct {
+		strike func(w *world)
+		within time.Duration
+	}{
+		"servers": {func(w *world) { w.srv.Restart(true) }, time.Minute},
+		"group":   {func(w *world) { noerr.Must(w, w.srv.Delete("/kiel")) }, settle},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.pair(ids(4), ids(4))
+				sleep(time.Minute)
+				loss.strike(w)
+				sleep(loss.within)
+				w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
+			})
+		})
+	}
 }
 
 func TestSecondOfAName(t *testing.T) {
@@ -140,47 +95,6 @@ func TestSecondOfAName(t *testing.T) {
 		}
 		w.nodes["a"] = first
 		w.agree(allocfn.RoundRobin(), []string{"a"}, items("t", 2))
-	})
-}
-
-// TestReplacedByANamesake is what a Python member of our name does.
-func TestReplacedByANamesake(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
-		a.ready()
-		sleep(time.Minute)
-		a.rebalanced()
-		thief, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.net.Client("thief").Dial, Timeout: timeout})
-		if err != nil {
-			w.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error)
-		go func() { ended <- thief.Run(ctx) }()
-		inc, err := thief.Incarnation(ctx)
-		if err != nil {
-			w.Fatal(err)
-		}
-		path := session.Join(members, "a")
-		if _, err := inc.Multi(ctx, session.DeleteOp(path, -1), session.CreateOp(path, nil, session.Ephemeral)); err != nil {
-			w.Fatal(err)
-		}
-		if err := <-a.ran; !errors.Is(err, allocator.ErrNameTaken) {
-			w.Error(err)
-		}
-		a.ran <- nil
-		if s := a.Snapshot(); s.Joined || !errors.Is(s.Err, allocator.ErrNameTaken) || s.Incarnation.Context().Err() != nil {
-			w.Errorf("joined %t, %v", s.Joined, s.Err)
-		}
-		if told := a.rebalanced(); len(told) == 0 || list(told[0].Removed) != "t:0 t:1" {
-			w.Error("OnRebalance was told", told)
-		}
-		a.end()
-		if _, _, ok := w.srv.Get(path); !ok {
-			w.Error("the namesake's znode was deleted")
-		}
-		cancel()
-		<-ended
 	})
 }
 
@@ -236,9 +150,7 @@ func TestStopInEveryPhase(t *testing.T) {
 			} else if err := b.Stop(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if err := <-b.ran; err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, <-b.ran)
 			after = true
 			if d := time.Since(start); d > 30*time.Second {
 				t.Error("stopping took", d)
@@ -307,21 +219,15 @@ func TestMembersAgreeAfterRandomSchedules(t *testing.T) {
 				case s.op == "crash":
 					n.crash()
 				case s.op == "add":
-					if err := n.AddPartitions(t.Context(), topic); err != nil {
-						t.Error(err)
-					}
+					noerr.Want(t, n.AddPartitions(t.Context(), topic))
 				case s.op == "remove":
-					if err := n.RemovePartitions(t.Context(), topic); err != nil {
-						t.Error(err)
-					}
+					noerr.Want(t, n.RemovePartitions(t.Context(), topic))
 				case s.op == "kill":
 					n.kill()
 				case s.op == "cut":
 					n.client.Cut()
 				case s.op == "rebalance":
-					if err := n.Rebalance(t.Context()); err != nil {
-						t.Error(err)
-					}
+					noerr.Want(t, n.Rebalance(t.Context()))
 				}
 				sleep(s.pause)
 				if i%8 == 7 || i == len(steps)-1 {
@@ -349,8 +255,6 @@ func (w *world) check() {
 		}
 	}
 	set, err := decodeSet(w.set())
-	if err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, err)
 	w.agree(fn, names, set)
 }

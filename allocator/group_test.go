@@ -11,7 +11,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
-	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -50,47 +50,20 @@ func TestThreeMembersAgree(t *testing.T) {
 	})
 }
 
-func TestStormOfJoins(t *testing.T) {
-	inWorld(t, func(w *world) {
-		first := w.start("first", allocator.Options{Seed: map[string][]int32{"t": ids(100)}})
-		first.ready()
-		sleep(time.Minute)
-		first.rebalanced()
-		var names []string
-		for i := range 50 {
-			name := fmt.Sprintf("m%02d", i)
-			names = append(names, name)
-			w.start(name, allocator.Options{Seed: map[string][]int32{"t": ids(100)}})
-		}
-		sleep(settle)
-		w.agree(allocfn.RoundRobin(), append(names, "first"), items("t", 100))
-		if n := len(first.rebalanced()); n > 3 {
-			w.Errorf("the first member rebalanced %d times", n)
-		}
-		most := 0
-		for _, name := range names {
-			most = max(most, len(w.nodes[name].rebalanced()))
-		}
-		if most > 4 {
-			w.Errorf("one of the others rebalanced %d times", most)
-		}
-	})
-}
-
 func TestAddAndRemovePartitions(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.pair(nil, nil)
+		w.write(partitions, `["a:b:1", "odd"]`)
 		for _, step := range []func(context.Context) error{
 			func(ctx context.Context) error { return a.AddPartitions(ctx, map[string][]int32{"t": {0, 1, 2}}) },
+			func(ctx context.Context) error { return a.RemoveItems(ctx, "a:b:1", "odd") },
 			func(ctx context.Context) error {
 				return b.AddPartitions(ctx, map[string][]int32{"t": {2, 3}, "u": {0}})
 			},
 			func(ctx context.Context) error { return a.RemovePartitions(ctx, map[string][]int32{"t": {0, 9}}) },
 			func(ctx context.Context) error { return a.RemovePartitions(ctx, nil) },
 		} {
-			if err := step(w.Context()); err != nil {
-				w.Error(err)
-			}
+			noerr.Want(w, step(w.Context()))
 		}
 		sleep(settle)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, []string{"t:1", "t:2", "t:3", "u:0"})
@@ -113,9 +86,7 @@ func TestSetIsChangedWithoutRun(t *testing.T) {
 		n := w.make("a", allocator.Options{})
 		ctx, cancel := context.WithCancel(w.Context())
 		go func() { n.after <- n.session.Run(ctx) }()
-		if err := n.AddPartitions(w.Context(), map[string][]int32{"t": {0}}); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, n.AddPartitions(w.Context(), map[string][]int32{"t": {0}}))
 		if got := w.set(); got != `["t:0"]` {
 			w.Error(got)
 		}
@@ -124,41 +95,6 @@ func TestSetIsChangedWithoutRun(t *testing.T) {
 		}
 		cancel()
 		<-n.after
-	})
-}
-
-func TestPythonMember(t *testing.T) {
-	inWorld(t, func(w *world) {
-		opts := allocator.Options{
-			Seed: map[string][]int32{"t": ids(6)}, Func: allocfn.Range(), AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()},
-		}
-		w.start("b", opts).ready()
-		w.start("d", opts).ready()
-		sleep(time.Minute)
-		w.agree(allocfn.Range(), []string{"b", "d"}, items("t", 6))
-		for _, python := range []string{"a", "c", "e"} {
-			if err := w.srv.Create(members+"/"+python, nil); err != nil {
-				w.Fatal(err)
-			}
-			sleep(settle)
-			w.agree(allocfn.RoundRobin(), w.srv.Children(members), items("t", 6))
-			if err := w.srv.Delete(members + "/" + python); err != nil {
-				w.Fatal(err)
-			}
-			sleep(settle)
-			w.agree(allocfn.Range(), []string{"b", "d"}, items("t", 6))
-		}
-		// Any child counts, whatever its name and data.
-		for _, odd := range []string{"_c_x", "a member", "caf\u00e9"} {
-			if err := w.srv.Create(members+"/"+odd, []byte("\xff\x00")); err != nil {
-				w.Fatal(err)
-			}
-		}
-		sleep(settle)
-		w.agree(allocfn.RoundRobin(), w.srv.Children(members), items("t", 6))
-		if err := w.nodes["b"].failed(); !errors.Is(err, allocator.ErrBadRecord) {
-			w.Error(err)
-		}
 	})
 }
 
@@ -195,169 +131,26 @@ func TestRollingChangeOfFunction(t *testing.T) {
 	})
 }
 
-func TestMismatchKeepsTheLastGoodMapping(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
-		a.ready()
-		sleep(time.Minute)
-		b := w.start("b", allocator.Options{Func: allocfn.Range()})
-		sleep(settle)
-		if s := a.Snapshot(); !errors.Is(s.Err, allocator.ErrFuncMismatch) || a.own() != 2 || !s.Joined {
-			w.Errorf("a owns %d: %v", a.own(), s.Err)
-		}
-		if s := b.Snapshot(); !errors.Is(s.Err, allocator.ErrFuncMismatch) || b.own() != 0 {
-			w.Errorf("b owns %d: %v", b.own(), s.Err)
-		}
-		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-		defer cancel()
-		if err := b.Ready(ctx); !errors.Is(err, allocator.ErrFuncMismatch) {
-			w.Error(err)
-		}
-		b.end()
-		sleep(settle)
-		w.agree(allocfn.RoundRobin(), []string{"a"}, items("t", 2))
-	})
-}
-
-func TestGarbageInTheSet(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, _ := w.pair(ids(4), ids(4))
-		sleep(time.Minute)
-		a.rebalanced()
-		for _, garbage := range []string{"{}", "null", `["t:0"`, "[1]", strings.Repeat("[", 1<<19), "\x1f\x8b\x08", "\ufeff[]"} {
-			if err := w.srv.Set(partitions, []byte(garbage)); err != nil {
-				w.Fatal(err)
-			}
-			sleep(settle)
-			if s := a.Snapshot(); !errors.Is(s.Err, sharedset.ErrUnreadable) || list(s.Mine()) != "t:0 t:2" {
-				w.Errorf("%.20q: %v, %v", garbage, s.Mine(), s.Err)
-			}
-			if got := w.set(); got != garbage {
-				w.Errorf("%.20q was written over: %.50q", garbage, got)
-			}
-		}
-		if n := len(a.rebalanced()); n != 0 {
-			w.Errorf("%d rebalances", n)
-		}
-		if err := a.AddPartitions(w.Context(), map[string][]int32{"t": {9}}); !errors.Is(err, sharedset.ErrUnreadable) {
-			w.Error(err)
-		}
-		if err := w.srv.Set(partitions, []byte(`["t:1","t:0"]`)); err != nil {
-			w.Fatal(err)
-		}
-		sleep(time.Second)
-		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 2))
-	})
-}
-
-func TestItemsThatAreNoPartitions(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
-		a.ready()
-		set := `["t:0", "nonsense", "a:b:1", "t:2147483648", "weird topic!:1"]`
-		if err := w.srv.Set(partitions, []byte(set)); err != nil {
-			w.Fatal(err)
-		}
-		sleep(settle)
-		s := a.Snapshot()
-		if !errors.Is(s.Err, kiel.ErrInvalidPartition) || list(s.Mine()) != "t:0 weird topic!:1" {
-			w.Errorf("%s, %v", list(s.Mine()), s.Err)
-		}
-		if w.set() != set {
-			w.Error("the set was changed:", w.set())
-		}
-		if err := a.RemoveItems(w.Context(), "t:2147483648", "nonsense", "a:b:1"); err != nil {
-			w.Error(err)
-		}
-		sleep(settle)
-		if s := a.Snapshot(); s.Err != nil || w.set() != `["t:0", "weird topic!:1"]` {
-			w.Errorf("left are %s, %v", w.set(), s.Err)
-		}
-	})
-}
-
-func TestDeletedSetIsSeededAgain(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.pair([]int32{0, 1}, []int32{1, 2})
-		sleep(time.Minute)
-		a.rebalanced()
-		b.rebalanced()
-		if err := w.srv.Delete(partitions); err != nil {
-			w.Fatal(err)
-		}
-		sleep(settle)
-		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 3))
-		for _, r := range append(a.rebalanced(), b.rebalanced()...) {
-			if len(r.Added)+len(r.Removed) > 0 {
-				w.Errorf("moved in between: +%v -%v", r.Added, r.Removed)
-			}
-		}
-		// What was added and removed since is remembered.
-		if err := a.AddPartitions(w.Context(), map[string][]int32{"t": {3, 4}}); err != nil {
-			w.Fatal(err)
-		}
-		if err := a.RemovePartitions(w.Context(), map[string][]int32{"t": {4}}); err != nil {
-			w.Fatal(err)
-		}
-		sleep(settle)
-		if err := w.srv.Delete(partitions); err != nil {
-			w.Fatal(err)
-		}
-		sleep(settle)
-		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
-		// An empty set is not a missing one.
-		if err := w.srv.Set(partitions, nil); err != nil {
-			w.Fatal(err)
-		}
-		sleep(time.Hour)
-		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, nil)
-	})
-}
-
-func TestWholeGroupDeleted(t *testing.T) {
-	inWorld(t, func(w *world) {
-		for _, name := range []string{"a", "b"} {
-			w.start(name, allocator.Options{Seed: map[string][]int32{"t": ids(3)}}).ready()
-		}
-		sleep(time.Minute)
-		if err := w.srv.Delete("/kiel"); err != nil {
-			w.Fatal(err)
-		}
-		sleep(settle)
-		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 3))
-	})
-}
-
 func TestRebalanceReadsAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
 		a.ready()
 		sleep(time.Minute)
 		before := a.Snapshot().Version
-		if err := a.Rebalance(w.Context()); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, a.Rebalance(w.Context()))
 		s := a.Snapshot()
 		if s.Version != before+1 || s.Reason.Code != status.Manual {
 			w.Errorf("version %d after %d by %s", s.Version, before, s.Reason)
 		}
 		// What was written before the call is in its snapshot.
 		for i := range 20 {
-			if err := w.srv.Set(partitions, fmt.Appendf(nil, `["t:%d"]`, i)); err != nil {
-				w.Fatal(err)
-			}
-			if err := a.Rebalance(w.Context()); err != nil {
-				w.Error(err)
-			}
+			noerr.Must(w, w.srv.Set(partitions, fmt.Appendf(nil, `["t:%d"]`, i)))
+			noerr.Want(w, a.Rebalance(w.Context()))
 			if got, want := list(a.Snapshot().Mine()), fmt.Sprintf("t:%d", i); got != want {
 				w.Errorf("got %s, want %s", got, want)
 			}
-			if err := w.srv.Create(fmt.Sprintf("%s/z%d", members, i), nil); err != nil {
-				w.Fatal(err)
-			}
-			if err := a.Rebalance(w.Context()); err != nil {
-				w.Error(err)
-			}
+			noerr.Must(w, w.srv.Create(fmt.Sprintf("%s/z%d", members, i), nil))
+			noerr.Want(w, a.Rebalance(w.Context()))
 			if got := len(a.Snapshot().Members); got != i+2 {
 				w.Errorf("%d members, want %d", got, i+2)
 			}
@@ -377,9 +170,7 @@ func TestLeave(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.pair(ids(4), nil)
 		sleep(time.Minute)
-		if err := b.Leave(w.Context()); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, b.Leave(w.Context()))
 		if s := b.Snapshot(); s.Joined || b.own() != 0 || s.Incarnation.Context().Err() != nil {
 			w.Error("joined still")
 		}
@@ -392,15 +183,11 @@ func TestLeave(t *testing.T) {
 		}
 		// It goes on watching, and does not come back.
 		b.kill()
-		if err := a.AddPartitions(w.Context(), map[string][]int32{"t": {4}}); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, a.AddPartitions(w.Context(), map[string][]int32{"t": {4}}))
 		sleep(time.Minute)
 		if s := b.Snapshot(); fmt.Sprint(s.Mapping()) != "map[a:map[t:[0 1 2 3 4]]]" || s.Joined {
 			w.Error(s.Mapping(), s.Joined)
 		}
-		if err := b.Leave(w.Context()); err != nil {
-			w.Error("a second time:", err)
-		}
+		noerr.Want(w, b.Leave(w.Context()))
 	})
 }

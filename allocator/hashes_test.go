@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 )
 
@@ -37,9 +38,7 @@ func newView() *view {
 func (v *view) compute(t *testing.T, before *mapping, shuffle func([]string)) *mapping {
 	t.Helper()
 	o, err := Options{Func: v.fn, PythonFunc: v.fn.ID()}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	var ms []party.Member
 	for _, name := range slices.Sorted(maps.Keys(v.records)) {
 		m := party.Member{Name: name, Czxid: 1}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 )
 
@@ -20,13 +21,9 @@ import (
 func groupOf(tb testing.TB, members, partitions int) (ms []party.Member, set []string, o Options) {
 	tb.Helper()
 	o, err := Options{}.withDefaults()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noerr.Must(tb, err)
 	data, err := newRecord(o).encode()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noerr.Must(tb, err)
 	for i := range members {
 		ms = append(ms, party.Member{Name: fmt.Sprintf("member-%04d", i), Czxid: int64(i), Data: data})
 	}
@@ -69,8 +66,9 @@ func TestInputsAreAsParsedAnew(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	records := [][]byte{
+	records := [][]byte{ // the first can be read
 		[]byte(`{"v":1,"functions":["range/1"],"topics":["t"]}`), []byte(`{"v":1,"functions":["range/1"],"topics":["u","s"]}`),
+		[]byte(`{"v":1,"functions":["range/1"],"topics":["t","^s.*","!^t"]}`), []byte(`{"v":1,"functions":["range/1"],"topics":["^[su]","^v"]}`),
 		nil, []byte("garbage"), []byte(`{"v":1,"functions":["roundrobin/1","range/1"],"weight":3}`),
 	}
 	sets := [][]string{nil, {"t:0", "t:1"}, {"t:0", "t:2"}, {"t", "t:01", "t:1"}, {"t:0", "t:1"}, {"s:0", "t:+1", "t:-1", "t:1", "u:0"}}
@@ -88,7 +86,7 @@ func TestInputsAreAsParsedAnew(t *testing.T) {
 		for i := range 6 {
 			m := party.Member{Name: fmt.Sprintf("m%d", i), Czxid: 1, Data: records[rng.IntN(len(records))]}
 			if kinds == 3 {
-				m.Data = records[rng.IntN(2)]
+				m.Data = records[rng.IntN(4)]
 			}
 			switch rng.IntN(kinds) {
 			case 0:

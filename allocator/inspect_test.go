@@ -15,6 +15,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -58,16 +59,12 @@ func TestInspect(t *testing.T) {
 		start := time.Now().UTC()
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": {0, 10, 9}}, Func: allocfn.Range(), Topics: []string{"t", "^v.*"}, Zone: "z"})
 		a.ready()
-		if err := a.SetZones(w.Context(), map[kiel.Partition]string{{Topic: "t", ID: 9}: "z"}); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, a.SetZones(w.Context(), map[kiel.Partition]string{{Topic: "t", ID: 9}: "z"}))
 		s := recipetest.Session(w, w.net, "inspector")
 		inspect := func() *status.Group {
 			w.Helper()
 			g, err := allocator.Inspect(w.Context(), s, group)
-			if err != nil {
-				w.Fatal(err)
-			}
+			noerr.Must(w, err)
 			return g
 		}
 		g := inspect()
@@ -88,16 +85,10 @@ func TestInspect(t *testing.T) {
 		// Things that nobody should have made.
 		long := strings.Repeat("ü", 200)
 		for name, data := range map[string]string{"py": "", "a b": "{", long: strings.Repeat("x", 100_000)} {
-			if err := w.srv.Create(members+"/"+name, []byte(data)); err != nil {
-				w.Fatal(err)
-			}
+			noerr.Must(w, w.srv.Create(members+"/"+name, []byte(data)))
 		}
-		if err := w.srv.Set(partitions, []byte(`["t:1","t:01","x:y:1","w:0"]`)); err != nil {
-			w.Fatal(err)
-		}
-		if err := w.srv.Set("/kiel/groups/g/zones", []byte(`{"v":7}`)); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Set(partitions, []byte(`["t:1","t:01","x:y:1","w:0"]`)))
+		noerr.Must(w, w.srv.Set("/kiel/groups/g/zones", []byte(`{"v":7}`)))
 		g = inspect()
 		wantDisagreements(w, g,
 			"no-common-function a b, py, "+statuswrite.Name(long), "topics-ignored a b, py, "+statuswrite.Name(long),
@@ -113,18 +104,12 @@ func TestInspect(t *testing.T) {
 
 		for _, name := range w.srv.Children(members) {
 			if name != "a" {
-				if err := w.srv.Delete(members + "/" + name); err != nil {
-					w.Fatal(err)
-				}
+				noerr.Must(w, w.srv.Delete(members+"/"+name))
 			}
 		}
-		if err := w.srv.Set(partitions, []byte(`["t:1","w:0","v2:0"]`)); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Set(partitions, []byte(`["t:1","w:0","v2:0"]`)))
 		wantDisagreements(w, inspect(), "unwanted-topic w", "unreadable-zones ")
-		if err := w.srv.Set(partitions, []byte(`no set`)); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Set(partitions, []byte(`no set`)))
 		wantDisagreements(w, inspect(), "unreadable-set ", "unreadable-zones ")
 
 		// The right to read may be missing.
@@ -194,15 +179,11 @@ func TestInspectALargeGroup(t *testing.T) {
 		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(1000)}})
 		a.ready()
 		for i := range 1000 {
-			if err := w.srv.Create(fmt.Sprintf("%s/m%03d", members, i), nil); err != nil {
-				w.Fatal(err)
-			}
+			noerr.Must(w, w.srv.Create(fmt.Sprintf("%s/m%03d", members, i), nil))
 		}
 		s := recipetest.Session(w, w.net, "inspector")
 		w.net.Client("inspector").Delay(5 * time.Millisecond)
-		if _, err := s.Incarnation(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Last(w)(s.Incarnation(w.Context()))
 		start := time.Now()
 		g, err := allocator.Inspect(w.Context(), s, group)
 		if err != nil || len(g.Members) != 1001 || len(g.Partitions) != 1000 || time.Since(start) > time.Second {
@@ -227,9 +208,7 @@ func TestCopiedMemberIsInspected(t *testing.T) {
 		entries := strings.TrimSuffix(members, "members") + "records"
 		for _, entry := range w.srv.Children(entries) {
 			copied := strings.TrimSuffix(entry, ".a") + ".copied"
-			if err := errors.Join(w.srv.Create(entries+"/"+copied, nil), w.srv.Create(members+"/copied", data)); err != nil {
-				w.Fatal(err)
-			}
+			noerr.Must(w, errors.Join(w.srv.Create(entries+"/"+copied, nil), w.srv.Create(members+"/copied", data)))
 		}
 		sleep(settle)
 		s := a.Status()

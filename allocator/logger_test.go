@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -30,13 +31,9 @@ func TestLogWithoutLogger(t *testing.T) {
 				srv, network := zktest.StartVirtual(t, zktest.Options{})
 				network.Refuse()
 				ses, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: network.Dial, Logger: s.logger})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, err)
 				a, err := allocator.New(ses, group, "a", allocator.Options{Seed: map[string][]int32{"t": {0}}, Logger: s.logger})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, err)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				ended := make(chan error, 2)
@@ -52,9 +49,7 @@ func TestLogWithoutLogger(t *testing.T) {
 
 				// Lines of the allocator itself.
 				network.Heal()
-				if err := srv.Create(partitions, []byte("no set")); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, srv.Create(partitions, []byte("no set")))
 				sleep(5 * time.Second)
 				if got := said.Count("level=ERROR", "component=sharedset", "kind=set") > 0; got != s.want {
 					t.Errorf("a set that can't be read: said %v\n%s", got, said)

@@ -9,14 +9,13 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 )
 
 func TestNewNamesAllFaults(t *testing.T) {
 	s, err := session.New([]string{"zk"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	many := func(n int) (fs []allocfn.Func) {
 		for i := range n {
 			fs = append(fs, allocfn.Func{Name: fmt.Sprintf("f%d", i), Assign: allocfn.Range().Assign})
@@ -69,13 +68,9 @@ func TestNewNamesAllFaults(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	s, err := session.New([]string{"zk"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	a, err := allocator.New(s, "g", "m:1", allocator.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	got := []string{a.GroupPath(), a.MembersPath(), a.PartitionsPath(), a.Group(), a.Member()}
 	if want := "[/kiel/groups/g /kiel/groups/g/members /kiel/groups/g/partitions g m:1]"; fmt.Sprint(got) != want || a.Session() != s {
 		t.Error(got)
@@ -85,21 +80,15 @@ func TestPaths(t *testing.T) {
 // A znode's name holds what it can of a group's name. So does Python kiel's, which escapes nothing.
 func TestPathsOfNamesForKafka(t *testing.T) {
 	s, err := session.New([]string{"zk"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	for name, want := range map[string]string{"my größe@b": "/kiel/groups/my größe@b", "team/app": "/kiel/groups/team%2Fapp", "..": "/kiel/groups/%2E%2E"} {
 		a, err := allocator.New(s, name, "m", allocator.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		for path, below := range map[string]string{a.GroupPath(): "", a.MembersPath(): "/members", a.PartitionsPath(): "/partitions", a.ZonesPath(): "/zones"} {
 			if path != want+below {
 				t.Errorf("%q has %q, want %q", name, path, want+below)
 			}
-			if err := session.CheckPath(path); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, session.CheckPath(path))
 		}
 		if a.Group() != name {
 			t.Errorf("%q is called %q", name, a.Group())
@@ -109,28 +98,18 @@ func TestPathsOfNamesForKafka(t *testing.T) {
 
 func TestBeforeRun(t *testing.T) {
 	s, err := session.New([]string{"zk"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	a, err := allocator.New(s, "g", "m", allocator.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if got := a.Snapshot(); got != nil {
 		t.Error(got)
 	}
 	if got := a.Allocation(); got == nil || len(got) != 0 {
 		t.Error(got)
 	}
-	if err := a.Leave(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := a.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := a.Run(t.Context()); err != nil {
-		t.Error("run after stop:", err)
-	}
+	noerr.Want(t, a.Leave(t.Context()))
+	noerr.Want(t, a.Stop(t.Context()))
+	noerr.Want(t, a.Run(t.Context()))
 	if err := a.Run(t.Context()); !errors.Is(err, kiel.ErrRunTwice) || err.Error() != "allocator: run was called before" {
 		t.Error(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/status"
 )
@@ -45,9 +46,7 @@ func plain(names ...string) (ms []party.Member) {
 func (r *rig) move(item string) string {
 	r.Helper()
 	p, err := kiel.ParsePartition(item)
-	if err != nil {
-		r.Fatal(err)
-	}
+	noerr.Must(r, err)
 	m, ok := r.Snapshot().Move(p)
 	if !ok {
 		return "none"
@@ -83,9 +82,7 @@ func TestReasonOfEachKindOfChange(t *testing.T) {
 			{"topic-removed t, v", func() { r.partitions("t:0", "t:1", "u:0") }},
 			{"zones-changed", func() { r.showZones(zoned(1)) }},
 			{"manual", func() {
-				if err := r.Rebalance(r.Context()); err != nil {
-					r.Fatal(err)
-				}
+				noerr.Must(r, r.Rebalance(r.Context()))
 			}},
 			{"unchanged", func() { r.restored(r.writes+1, "t:0", "t:1", "u:0", "bad") }},
 			{"member-changed a", func() { r.membersAre(with("a", 2, both), b) }},
@@ -104,9 +101,7 @@ func TestReasonOfEachKindOfChange(t *testing.T) {
 			if got := s.Reason.String(); got != step.want {
 				r.Errorf("step %d: got %q, want %q", i, got, step.want)
 			}
-			if err := statuswrite.Check(s.Reason); err != nil {
-				r.Error(err)
-			}
+			noerr.Want(r, statuswrite.Check(s.Reason))
 		}
 		// Each mapping counts by the cause of its reason. The loss of the session made a snapshot and no mapping.
 		want := map[status.Cause]float64{"initial": 1, "manual": 1, "session": 1, "members": 13, "partitions": 4, "zones": 2}
@@ -171,9 +166,7 @@ func TestMoveSaysWhenTheChangeWasNoticed(t *testing.T) {
 // TestMovesOfRandomMappings compares with what a reader finds that asks each snapshot for all owners.
 func TestMovesOfRandomMappings(t *testing.T) {
 	o, err := Options{AlsoFuncs: []allocfn.Func{allocfn.Balanced()}}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		known, last := &inputs{}, newMapping(allocfn.Input{}, "", nil)

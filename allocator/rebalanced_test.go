@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/sharedset"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 )
 
@@ -131,13 +132,9 @@ func TestAliveFindsALoopThatHangs(t *testing.T) {
 			r.Error("the loop hangs:", err)
 		}
 		close(hang)
-		if err := r.Alive(r.Context()); err != nil {
-			r.Error(err)
-		}
+		noerr.Want(r, r.Alive(r.Context()))
 		r.stop()
-		if err := r.Alive(r.Context()); err != nil {
-			r.Error(err)
-		}
+		noerr.Want(r, r.Alive(r.Context()))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/topiclist"
 	"github.com/kielgo/kiel/party"
 )
@@ -28,9 +29,7 @@ func TestRecordOnTheWire(t *testing.T) {
 		`{"v":1,"functions":["roundrobin/1"],"static":true}`:                      {Static: true},
 	} {
 		o, err := o.withDefaults()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		data, err := newRecord(o).encode()
 		if err != nil || string(data) != want {
 			t.Errorf("got %s, %v, want %s", data, err, want)

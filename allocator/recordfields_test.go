@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/status"
 )
@@ -32,9 +33,7 @@ func fullRecord(t *testing.T) record {
 	o, err := Options{
 		Func: allocfn.Range(), AlsoFuncs: []allocfn.Func{allocfn.RoundRobin()}, Weight: 3, Zone: "a", Topics: []string{"t", "u"}, Cluster: "c", Static: true,
 	}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return newRecord(o)
 }
 
@@ -83,9 +82,7 @@ func TestEachFieldOfTheRecord(t *testing.T) {
 func memberOf(t *testing.T, r record) member {
 	t.Helper()
 	data, err := r.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	m := readMember(party.Member{Name: "m", Data: data}, "roundrobin/1", &listCache{})
 	if m.fault != nil {
 		t.Fatal(m.fault)
@@ -130,9 +127,7 @@ func shownDifferently(was, is *member) (fields string) {
 func TestNothingOfTheRecordIsShared(t *testing.T) {
 	o := Options{AlsoFuncs: []allocfn.Func{allocfn.Range()}, Topics: []string{"t", "u"}}
 	own, err := o.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	m := memberOf(t, fullRecord(t))
 	shown := describeMember(&party.Member{Name: "m"}, &m)
 	for name, lists := range map[string][2]any{"Options": {&o, &own}, "member": {&m, &shown}, "record": {m.record, &shown}} {

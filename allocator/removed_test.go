@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // TestRemovedBeforeItWasSeen: an item that another member removes right after AddPartitions, before the loop has seen it in the
@@ -59,9 +60,7 @@ func TestRemovedBeforeItWasSeen(t *testing.T) {
 					}
 					return nil
 				}
-				if err := r.AddPartitions(r.Context(), map[string][]int32{"t": {2}}); err != nil {
-					r.Fatal(err)
-				}
+				noerr.Must(r, r.AddPartitions(r.Context(), map[string][]int32{"t": {2}}))
 				if !test.early {
 					show()
 				}
@@ -105,9 +104,7 @@ func TestRemovedBetweenTwoAdditions(t *testing.T) {
 		for i, items := range [][]string{{"s:0", "t:2"}, {"s:0", "u:3"}} {
 			r.set.left = &sharedset.View{Items: items, Exists: true, Czxid: r.czxid, DataVersion: int32(2 + 2*i)}
 			p := map[string][]int32{items[1][:1]: {int32(2 + i)}}
-			if err := r.AddPartitions(r.Context(), p); err != nil {
-				r.Fatal(err)
-			}
+			noerr.Must(r, r.AddPartitions(r.Context(), p))
 		}
 		r.locked(func() { *adds = nil })
 		r.restored(4, "s:0", "u:3")
@@ -137,9 +134,7 @@ func TestAddedAgainAfterARemoval(t *testing.T) {
 		r.join("b")
 		r.restored(1, "t:1")
 		r.set.left = &sharedset.View{Items: []string{"t:1"}, Exists: true, Czxid: r.czxid, DataVersion: 3}
-		if err := r.AddPartitions(r.Context(), map[string][]int32{"t": {1}}); err != nil {
-			r.Fatal(err)
-		}
+		noerr.Must(r, r.AddPartitions(r.Context(), map[string][]int32{"t": {1}}))
 		r.locked(func() { *adds = nil })
 		r.restored(2)
 		r.restored(3, "t:1")

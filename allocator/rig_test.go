@@ -14,6 +14,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
@@ -131,9 +132,7 @@ type rig struct {
 func newRig(t *testing.T, change func(*Options)) *rig {
 	t.Helper()
 	s, err := session.New([]string{"zk:2181"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	r := &rig{
 		T: t, base: t.Context(), members: &fakeMembers{newFeed[*party.View](), make(chan error)},
 		set:   &fakeSet{newFeed[*sharedset.View](), make(chan error), succeed, succeed, &sharedset.View{}},
@@ -148,9 +147,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		change(&opts)
 	}
 	r.PartitionAllocator, err = New(s, "g", "b", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	r.loop.readers = readers{
 		members: r.members, set: r.set, zones: r.zones, refresh: func(context.Context) refreshed {
 			return refreshed{r.members.view, r.set.view, r.zones.view, nil}
@@ -221,9 +218,7 @@ func (r *rig) run() {
 // stop stops and returns what Run returned, if nobody has received that.
 func (r *rig) stop() error {
 	r.Helper()
-	if err := r.Stop(r.Context()); err != nil {
-		r.Fatal(err)
-	}
+	noerr.Must(r, r.Stop(r.Context()))
 	return <-r.ran
 }
 

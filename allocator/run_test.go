@@ -11,6 +11,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -32,9 +33,7 @@ func TestFirstSnapshot(t *testing.T) {
 		}
 		r.join("a", "b", "c") // we: at once
 		s = r.want(status.MemberJoined, "t:1")
-		if err := r.Ready(r.Context()); err != nil {
-			r.Error(err)
-		}
+		noerr.Want(r, r.Ready(r.Context()))
 		if owner, ok := s.Planned(kiel.Partition{Topic: "t", ID: 2}); owner != "c" || !ok {
 			r.Error(owner, ok)
 		}
@@ -44,9 +43,7 @@ func TestFirstSnapshot(t *testing.T) {
 		if got := r.told(); got != "+ -, +t:1 -" {
 			r.Error(got)
 		}
-		if err := r.stop(); err != nil {
-			r.Error(err)
-		}
+		noerr.Want(r, r.stop())
 		r.want(status.MemberJoined, "")
 		if got := r.told(); got != "+ -t:1" {
 			r.Error(got)

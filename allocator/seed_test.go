@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -235,9 +236,7 @@ func TestSeedingAndRemovalTakeTurns(t *testing.T) {
 				if got := fmt.Sprint(set); got != "[t:1]" {
 					r.Errorf("the set has %s", got)
 				}
-				if err := <-removed; err != nil {
-					r.Error(err)
-				}
+				noerr.Want(r, <-removed)
 			})
 		})
 	}
@@ -276,9 +275,7 @@ func TestViewFromBeforeAddPartitions(t *testing.T) {
 				r.run()
 				r.showSet(&sharedset.View{})
 				r.join("b")
-				if err := r.AddPartitions(r.Context(), map[string][]int32{"t": {2}}); err != nil {
-					r.Fatal(err)
-				}
+				noerr.Must(r, r.AddPartitions(r.Context(), map[string][]int32{"t": {2}}))
 				r.partitions() // kazoo's lock makes the znode first
 				sleep(seedPause / 2)
 				if shown {

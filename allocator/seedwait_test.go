@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -18,27 +19,17 @@ import (
 func TestSeedThatCameMeanwhileIsNotWaitedFor(t *testing.T) {
 	inWorld(t, func(w *world) {
 		zk, err := session.Start(w.Context(), []string{zktest.VirtualAddress}, session.Options{Dial: w.net.Client("other").Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		defer zk.Close(w.Context())
 		inc, err := zk.Incarnation(w.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		const queue = partitions + "/lock"
-		if err := inc.EnsurePath(w.Context(), queue); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, inc.EnsurePath(w.Context(), queue))
 		holder, err := inc.Create(w.Context(), queue+"/0123456789abcdef0123456789abcdef__lock__", nil, session.EphemeralSequential)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		waiting := func() []string {
 			names, _, err := inc.Children(w.Context(), queue)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			return slices.DeleteFunc(names, func(name string) bool { return session.Join(queue, name) == holder })
 		}
 		reg := prometheus.NewRegistry()
@@ -47,18 +38,14 @@ func TestSeedThatCameMeanwhileIsNotWaitedFor(t *testing.T) {
 		if len(waiting()) != 1 {
 			t.Fatalf("%v wait for the lock, want a", waiting())
 		}
-		if _, err := inc.Set(w.Context(), partitions, []byte(`["t:0", "t:1"]`), -1); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(inc.Set(w.Context(), partitions, []byte(`["t:0", "t:1"]`), -1))
 		a.ready()
 		sleep(time.Second)
 		if len(waiting()) != 0 {
 			t.Errorf("%v wait for the lock, though the set has the seed", waiting())
 		}
 		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				if f.GetName() == "kiel_sharedset_updates_total" && strings.Contains(m.String(), `"error"`) && m.GetCounter().GetValue() > 0 {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -19,9 +20,7 @@ func (n *node) stopOrderly() {
 	}
 	n.session.LetExpire()
 	n.cancelAfter()
-	if err := <-n.after; err != nil {
-		n.w.Fatalf("session: %v", err)
-	}
+	noerr.Must(n.w, <-n.after)
 }
 
 // A static member that is started again changes nothing for the others: they publish no snapshot, and are told nothing. With

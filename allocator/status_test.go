@@ -14,6 +14,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -25,16 +26,12 @@ func TestStatusOfAMember(t *testing.T) {
 		start := time.Now().UTC()
 		a := w.start("a", allocator.Options{Zone: "z1", Weight: 3})
 		a.ready()
-		if err := a.AddPartitions(w.Context(), map[string][]int32{"t": ids(2), "u": {0}}); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, a.AddPartitions(w.Context(), map[string][]int32{"t": ids(2), "u": {0}}))
 		sleep(time.Minute)
 		b := w.start("b", allocator.Options{AlsoFuncs: []allocfn.Func{allocfn.Range()}, Topics: []string{"t", "^v.*"}})
 		b.ready()
 		sleep(time.Minute)
-		if err := a.SetZones(w.Context(), map[kiel.Partition]string{{Topic: "t", ID: 1}: "z2"}); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, a.SetZones(w.Context(), map[kiel.Partition]string{{Topic: "t", ID: 1}: "z2"}))
 		sleep(time.Minute)
 		g := a.Status()
 		wantMembers := []status.Member{
@@ -124,9 +121,7 @@ func TestStatusListsTheLastChanges(t *testing.T) {
 		a.ready()
 		for range 20 {
 			sleep(time.Minute)
-			if err := a.Rebalance(w.Context()); err != nil {
-				w.Fatal(err)
-			}
+			noerr.Must(w, a.Rebalance(w.Context()))
 		}
 		changes := a.Status().Changes
 		if len(changes) != 16 || changes[0].Version != a.Snapshot().Version || !slices.IsSortedFunc(changes, func(x, y status.Change) int { return y.At.Compare(x.At) }) {
@@ -141,9 +136,7 @@ func TestWaitingAndAlive(t *testing.T) {
 			w.Helper()
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
-			if err := n.Alive(ctx); err != nil {
-				w.Error(err)
-			}
+			noerr.Want(w, n.Alive(ctx))
 		}
 		n := w.make("x", allocator.Options{})
 		alive(n)
@@ -197,9 +190,7 @@ func TestWaitingAndAlive(t *testing.T) {
 		b.end()
 		sleep(time.Second)
 		waits(a, "")
-		if err := a.Leave(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, a.Leave(w.Context()))
 		waits(a, "membership: the member has left")
 		a.end()
 		alive(a)
@@ -217,9 +208,7 @@ func TestAliveWhileTheFunctionHangs(t *testing.T) {
 		}}
 		a := w.start("a", allocator.Options{Func: fn, PythonFunc: "hang", Seed: map[string][]int32{"t": {0}}})
 		sleep(time.Minute)
-		if err := a.Alive(w.Context()); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, a.Alive(w.Context()))
 		if got := a.NotReady(); !strings.Contains(got, "has not returned after 5s") {
 			w.Errorf("got %q", got)
 		}
@@ -273,9 +262,7 @@ func TestMayBeMember(t *testing.T) {
 		if !b.MayBeMember(own) || b.MayBeMember(own+1) || b.MayBeMember(0) {
 			w.Error("b's session is the only one that is a member's")
 		}
-		if err := w.srv.Create(b.MembersPath()+"/manual", nil); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Create(b.MembersPath()+"/manual", nil))
 		sleep(10 * time.Second)
 		if !b.MayBeMember(0) || b.MayBeMember(own+1) {
 			w.Error("a persistent znode is of no session")
@@ -286,9 +273,7 @@ func TestMayBeMember(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		if err := w.srv.Create(b.MembersPath()+"/secret", nil); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Create(b.MembersPath()+"/secret", nil))
 		sleep(10 * time.Second)
 		if !b.MayBeMember(own + 1) {
 			w.Error("excluded, though nobody knows whose znode this is")

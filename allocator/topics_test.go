@@ -13,6 +13,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -131,9 +132,7 @@ func TestRemoveTopicAmongMembers(t *testing.T) {
 		added := make(chan error, 1)
 		go func() { added <- b.AddPartitions(w.Context(), map[string][]int32{"s": {1}, "t": {2}}) }()
 		err := n.RemoveTopic(w.Context(), "t")
-		if err := errors.Join(err, <-added); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, errors.Join(err, <-added))
 		if err := n.RemoveTopic(w.Context(), "t"); err != nil && !errors.Is(err, allocator.ErrTopicNotInSet) {
 			w.Error(err)
 		}
@@ -144,9 +143,7 @@ func TestRemoveTopicAmongMembers(t *testing.T) {
 		if err := a.RemoveTopic(w.Context(), "s"); !errors.Is(err, allocator.ErrTopicInUse) {
 			w.Error(err)
 		}
-		if err := w.srv.Delete(partitions); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Delete(partitions))
 		sleep(time.Minute)
 		if got := w.set(); got != `["s:0", "s:1"]` {
 			w.Errorf("after a deletion: %s", got)
@@ -163,9 +160,7 @@ func TestRemoveTopicBeforeRun(t *testing.T) {
 		ctx, n.cancel = context.WithCancel(w.Context())
 		after, n.cancelAfter = context.WithCancel(context.WithoutCancel(w.Context()))
 		go func() { n.after <- n.session.Run(after) }()
-		if err := n.RemoveTopic(w.Context(), "t"); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, n.RemoveTopic(w.Context(), "t"))
 		w.nodes["a"] = n
 		go func() { n.ran <- n.Run(ctx) }()
 		n.ready()
@@ -213,14 +208,10 @@ func TestLackingPartitions(t *testing.T) {
 		}
 		sleep(settle)
 		lacks("map[t:[2] u:[0]]")
-		if err := a.AddPartitions(w.Context(), all); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, a.AddPartitions(w.Context(), all))
 		sleep(settle)
 		lacks("map[]")
-		if err := w.operator().RemovePartitions(w.Context(), map[string][]int32{"t": {1}}); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.operator().RemovePartitions(w.Context(), map[string][]int32{"t": {1}}))
 		sleep(settle)
 		lacks("map[t:[1]]")
 		w.write(partitions, "garbage")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/sharedset"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/status"
 )
@@ -88,9 +89,7 @@ func TestUnreadableFromTheStart(t *testing.T) {
 		if s := r.want(status.TopicAdded, "t:0"); s.Err != nil {
 			r.Error(s.Err)
 		}
-		if err := r.Ready(r.Context()); err != nil {
-			r.Error(err)
-		}
+		noerr.Want(r, r.Ready(r.Context()))
 	})
 }
 
@@ -109,8 +108,6 @@ func TestUnreadableWhileJoining(t *testing.T) {
 		r.partitions("t:0")
 		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 		defer cancel()
-		if err := r.Ready(ctx); err != nil {
-			r.Error(err)
-		}
+		noerr.Want(r, r.Ready(ctx))
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/status"
 )
@@ -65,9 +66,7 @@ func (r *rig) reported(topics ...string) {
 	r.Helper()
 	err := r.failed()
 	if len(topics) == 0 {
-		if err != nil {
-			r.Errorf("reported %v", err)
-		}
+		noerr.Want(r, err)
 		return
 	}
 	if !errors.Is(err, ErrUnwantedTopic) || strings.Contains(err.Error(), "\n") {
@@ -89,9 +88,7 @@ func TestUnwantedTopics(t *testing.T) {
 		r.divided("t:0 t:1", "u")
 		r.want(status.Started, "t:1")
 		r.reported("u")
-		if err := r.Rebalance(r.Context()); err != nil {
-			r.Error(err)
-		}
+		noerr.Want(r, r.Rebalance(r.Context()))
 		r.divided("t:0 t:1", "u")
 		r.partitions("t:0", "t:1", "t:2", "u:0", "u:1")
 		r.divided("t:0 t:1 t:2", "u")
@@ -209,9 +206,7 @@ func TestTopicsBesidePython(t *testing.T) {
 // Topics that no member asks for change nothing about the rest: functions see the set as if it did not hold them.
 func TestUnwantedTopicsAreAsIfNotInTheSet(t *testing.T) {
 	o, err := Options{AlsoFuncs: []allocfn.Func{allocfn.Range()}}.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	ms := []party.Member{asking("a", "t", "x"), asking("b", "t", "x"), asking("c", "x", "t")}
 	for _, wanted := range [][]string{
 		nil, {"t:0"}, {"t:0", "t:1", "t:10", "x:0", "x:7"}, {"t:0", "t:01", "t:1", "t:2"}, {"t:+1", "t:-1", "t:0", "t:x", "x:0", "x:1"},

@@ -16,6 +16,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -105,9 +106,7 @@ func (w *world) make(name string, opts allocator.Options) *node {
 	n := &node{w: w, client: w.net.Client(name), ran: make(chan error, 1), after: make(chan error, 1)}
 	var err error
 	n.session, err = session.New([]string{zktest.VirtualAddress}, session.Options{Dial: n.client.Dial, Timeout: timeout})
-	if err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, err)
 	if opts.OnRebalance == nil {
 		opts.OnRebalance = func(_ context.Context, r allocator.Rebalance) { n.locked(func() { n.told = append(n.told, r) }) }
 	}
@@ -115,9 +114,7 @@ func (w *world) make(name string, opts allocator.Options) *node {
 		opts.OnError = func(_ context.Context, err error) { n.locked(func() { n.errs = append(n.errs, err) }) }
 	}
 	n.PartitionAllocator, err = allocator.New(n.session, group, name, opts)
-	if err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, err)
 	return n
 }
 
@@ -197,9 +194,7 @@ func (w *world) agree(fn allocfn.Func, names, items []string) string {
 	}
 	in.Partitions, in.Places, _ = kiel.ParsePartitions(items)
 	a, err := allocfn.Call(fn, in)
-	if err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, err)
 	want := fmt.Sprint(allocfn.Mapping(in, a))
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		n := w.nodes[name]

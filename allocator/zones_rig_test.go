@@ -9,6 +9,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/zones"
 	"github.com/kielgo/kiel/status"
 )
@@ -78,9 +79,7 @@ func TestZonesAreAChangeLikeOthers(t *testing.T) {
 		r.zones.put(&old)
 		sleep(time.Minute)
 		r.want(status.TopicRemoved, "t:1")
-		if err := r.failed(); err != nil {
-			r.Error(err)
-		}
+		noerr.Want(r, r.failed())
 	})
 }
 
@@ -93,9 +92,7 @@ func TestUnreadableZonesAreNone(t *testing.T) {
 		r.join("a", "b")
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
-		if err := r.Ready(ctx); err != nil {
-			r.Errorf("not ready without zones: %v", err)
-		}
+		noerr.Want(r, r.Ready(ctx))
 		if s := r.want(status.Started, ""); !errors.Is(s.Err, bad) || !errors.Is(r.failed(), bad) {
 			r.Error(s.Err)
 		}
@@ -150,9 +147,7 @@ func TestRefreshedZones(t *testing.T) {
 			v.Version, v.Incarnation = r.version+1, r.inc
 			return refreshed{r.members.view, r.set.view, v, nil}
 		}
-		if err := r.Rebalance(r.Context()); err != nil {
-			r.Error(err)
-		}
+		noerr.Want(r, r.Rebalance(r.Context()))
 		r.want(status.MemberJoined, "t:1")
 	})
 }

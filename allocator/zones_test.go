@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -51,9 +51,7 @@ func (w *world) put(path, data string) {
 	if _, _, ok := w.srv.Get(path); !ok {
 		err = w.srv.Create(path, []byte(data))
 	}
-	if err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, err)
 }
 
 // agreeOn waits, and fails unless all members that run hold the mapping that Balanced makes of these zones.
@@ -65,14 +63,10 @@ func (w *world) agreeOn(zones map[kiel.Partition]string, where map[string]string
 		input.Members = append(input.Members, allocfn.Member{Name: name, Zone: where[name]})
 	}
 	set, err := decodeSet(w.set())
-	if err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, err)
 	input.Partitions, input.Places, _ = kiel.ParsePartitions(set)
 	owner, err := allocfn.Call(allocfn.Balanced(), input)
-	if err != nil {
-		w.Fatalf("%v", err)
-	}
+	noerr.Must(w, err)
 	want := fmt.Sprint(allocfn.Mapping(input, owner))
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		s := w.nodes[name].Snapshot()
@@ -95,9 +89,7 @@ func TestZones(t *testing.T) {
 			w.Error(got)
 		}
 		alternating := zonesOf("x", "y", "x", "y", "x", "y")
-		if err := a.SetZones(w.Context(), alternating); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, a.SetZones(w.Context(), alternating))
 		w.agreeOn(alternating, where)
 		if got := list(a.Snapshot().Mine()) + ", " + list(b.Snapshot().Mine()); got != "t:0 t:2 t:4, t:1 t:3 t:5" {
 			w.Error(got)
@@ -106,14 +98,10 @@ func TestZones(t *testing.T) {
 			w.Errorf("by %s, %v, zones %v", s.Reason, s.Err, b.Zones())
 		}
 		// The znode deleted, and made again by another.
-		if err := w.srv.Delete(zonesPath); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Delete(zonesPath))
 		w.agreeOn(nil, where)
 		other := zonesOf("y", "x", "y", "x")
-		if err := b.UpdateZones(w.Context(), other); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, b.UpdateZones(w.Context(), other))
 		w.agreeOn(other, where)
 		// A new session reads anew, what was written meanwhile too.
 		old := a.Snapshot().Incarnation
@@ -131,18 +119,12 @@ func TestZones(t *testing.T) {
 		where["c"] = ""
 		w.agreeOn(zonesOf("x"), where)
 		// A Python member knows no zones, so nobody looks at them.
-		if err := w.srv.Create(members+"/p", nil); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Create(members+"/p", nil))
 		sleep(settle)
 		w.agree(allocfn.RoundRobin(), []string{"a", "b", "c", "p"}, items("t", 6))
-		if err := w.srv.Delete(members + "/p"); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, w.srv.Delete(members+"/p"))
 		w.agreeOn(zonesOf("x"), where)
-		if err := a.SetZones(w.Context(), nil); err != nil {
-			w.Fatal(err)
-		}
+		noerr.Must(w, a.SetZones(w.Context(), nil))
 		w.agreeOn(nil, where)
 		for name, n := range w.nodes {
 			if err := n.failed(); err != nil && !errors.Is(err, session.ErrSessionExpired) {
@@ -150,57 +132,6 @@ func TestZones(t *testing.T) {
 			}
 		}
 	})
-}
-
-// What can't be read is an error and no zones, for all; and is left alone until somebody repairs it.
-func TestUnreadableZones(t *testing.T) {
-	for name, data := range map[string]string{"garbage": "{", "newer": `{"v":2,"zones":["x"]}`, "large": strings.Repeat(" ", 1<<20+1)} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				where := map[string]string{"a": "x", "b": "y"}
-				a, b := w.start("a", in("x", ids(4)...)), w.start("b", in("y"))
-				a.ready()
-				if err := b.SetZones(w.Context(), zonesOf("y", "y", "x", "x")); err != nil {
-					w.Fatal(err)
-				}
-				w.agreeOn(zonesOf("y", "y", "x", "x"), where)
-				w.put(zonesPath, data)
-				w.agreeOn(nil, where)
-				w.start("c", in("x")).ready()
-				where["c"] = "x"
-				w.agreeOn(nil, where)
-				for name, n := range w.nodes {
-					if s := n.Snapshot(); !errors.Is(s.Err, allocator.ErrZonesUnreadable) || !s.Joined || len(n.Zones()) > 0 {
-						w.Errorf("%s: joined %t, %v", name, s.Joined, s.Err)
-					}
-					if err := n.failed(); !errors.Is(err, allocator.ErrZonesUnreadable) {
-						w.Errorf("%s was told %v", name, err)
-					}
-				}
-				if name != "large" { // of that not even the znode's version can be had
-					if err := a.SetZones(w.Context(), zonesOf("x")); !errors.Is(err, allocator.ErrZonesUnreadable) {
-						w.Errorf("SetZones: %v", err)
-					}
-					for _, zones := range []map[kiel.Partition]string{zonesOf("x"), nil} {
-						if err := a.UpdateZones(w.Context(), zones); !errors.Is(err, allocator.ErrZonesUnreadable) {
-							w.Errorf("UpdateZones %v: %v", zones, err)
-						}
-					}
-				}
-				sleep(time.Minute)
-				if now, _, _ := w.srv.Get(zonesPath); string(now) != data {
-					w.Errorf("written over: %.100s", now)
-				}
-				w.put(zonesPath, `{"v":1,"zones":["x"],"topics":{"t":[0,-1,0]}}`)
-				w.agreeOn(zonesOf("x", "", "x"), where)
-				for name, n := range w.nodes {
-					if s := n.Snapshot(); s.Err != nil {
-						w.Errorf("%s: %v", name, s.Err)
-					}
-				}
-			})
-		})
-	}
 }
 
 // Members that write at once undo nothing of each other's.
@@ -218,9 +149,7 @@ func TestUpdateZonesAtOnce(t *testing.T) {
 			p := kiel.Partition{Topic: "t", ID: i}
 			all[p] = name
 			writing.Go(func() {
-				if err := w.nodes[name].UpdateZones(w.Context(), map[kiel.Partition]string{p: name}); err != nil {
-					w.Error(err)
-				}
+				noerr.Want(w, w.nodes[name].UpdateZones(w.Context(), map[kiel.Partition]string{p: name}))
 			})
 		}
 		writing.Wait()
@@ -246,9 +175,7 @@ func TestUpdateZonesAtOnce(t *testing.T) {
 			}
 		}
 		w.srv.SetHook(nil)
-		if err := w.nodes["a"].UpdateZones(w.Context(), map[kiel.Partition]string{{Topic: "t"}: ""}); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, w.nodes["a"].UpdateZones(w.Context(), map[kiel.Partition]string{{Topic: "t"}: ""}))
 		delete(all, kiel.Partition{Topic: "t"})
 		w.agreeOn(all, where)
 	})
@@ -273,15 +200,11 @@ func TestSetZonesWithoutRun(t *testing.T) {
 				w.Errorf("got %v, want %v", err, want)
 			}
 		}
-		if err := b.UpdateZones(w.Context(), zonesOf("x")); err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, b.UpdateZones(w.Context(), zonesOf("x")))
 		a.ready()
 		w.agreeOn(zonesOf("x"), map[string]string{"a": "x"})
 		end()
-		if err := <-ran; err != nil {
-			w.Error(err)
-		}
+		noerr.Want(w, <-ran)
 	})
 }
 
@@ -379,9 +302,7 @@ func TestRebalanceReadsZonesAgain(t *testing.T) {
 		for i := range 20 {
 			sleep(time.Minute)
 			w.put(zonesPath, fmt.Sprintf(`{"v":1,"zones":["z%d"],"topics":{"t":[0]}}`, i))
-			if err := a.Rebalance(w.Context()); err != nil {
-				w.Error(err)
-			}
+			noerr.Want(w, a.Rebalance(w.Context()))
 			if got, want := a.Snapshot().Zones, zonesOf(fmt.Sprint("z", i)); !maps.Equal(got, want) {
 				w.Errorf("got %v, want %v", got, want)
 			}
