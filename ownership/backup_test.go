@@ -3,7 +3,6 @@ package ownership_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/zktest"
@@ -15,9 +14,7 @@ func TestClaimsFromABackup(t *testing.T) {
 	for _, opts := range []zktest.RestoreOptions{{}, {Elect: true}} {
 		for _, down := range []time.Duration{0, 2 * time.Second, time.Minute} {
 			t.Run(fmt.Sprintf("%+v/%v", opts, down), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
-					defer w.close()
+				inWorld(t, func(t *testing.T, w *world) {
 					a := w.owning("a", "t:0 t:1 t:2", memberOptions{})
 					backup := w.srv.Backup()
 					b := w.join("b", memberOptions{})
@@ -44,9 +41,7 @@ func TestClaimsFromABackup(t *testing.T) {
 // TestClaimsFromTwoBackups: the servers go back to a backup from before elections, and later to another one, with an election
 // in an epoch that a has seen before.
 func TestClaimsFromTwoBackups(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0 t:1 t:2", memberOptions{})
 		first := w.srv.Backup()
 		for range 3 { // elections
@@ -75,10 +70,8 @@ func TestClaimsFromTwoBackups(t *testing.T) {
 // After an ensemble went back to a backup, and accepted its clients as if nothing had happened, claims of this member stand again
 // that are older than those that it holds: all are read once, and opened again under the tokens that the servers know.
 func TestTokensAfterBackup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
 		const n = 60
-		w := newWorld(t)
-		defer w.close()
 		a := w.owning("a", items(n), memberOptions{unobserved: true}) // the tokens go back, which the journal is no judge of
 		backup := w.srv.Backup()
 		w.assign(map[string]string{"a": ""})

@@ -4,26 +4,22 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/zktest"
 )
 
 // A claim that vanishes now and then is no claim that vanishes in a row: it is made again at once.
 func TestClaimThatVanishesNowAndThen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.journal.loosen(part("t:0"))
 		a := w.owning("a", "t:0", memberOptions{})
 		for range 6 {
 			time.Sleep(2 * time.Minute)
-			if err := w.srv.Delete(owners + "/t:0"); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Delete(owners+"/t:0"))
 			time.Sleep(50 * time.Millisecond)
 			if w.holder("t:0") == 0 {
 				t.Error("not claimed again at once")
@@ -35,9 +31,7 @@ func TestClaimThatVanishesNowAndThen(t *testing.T) {
 
 // A partition that Accept refuses is told once, and once more when it was accepted in between.
 func TestRefusedAgainIsToldAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		var refuse atomic.Bool
 		a := w.owning("a", "t:0", memberOptions{Options: ownership.Options{Accept: func(kiel.Partition) error {
 			if refuse.Load() {
@@ -63,9 +57,7 @@ func TestRefusedAgainIsToldAgain(t *testing.T) {
 
 // A sweep does not look again at claims of another member, or at claims that were released.
 func TestSweepsLookOnceAtWhatOthersHave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.owning("a", "t:0 t:1 t:2", memberOptions{})
 		b := w.join("b", memberOptions{})
 		time.Sleep(time.Second)

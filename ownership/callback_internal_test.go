@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/session"
 )
@@ -39,9 +40,7 @@ func TestCallbackThatReturnedAfterAll(t *testing.T) {
 					RebalanceTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
 					Observer: func(Event) { time.Sleep(test.lasts) }, OnError: func(error) { told++ },
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, err)
 				l := newLoop(t.Context(), o)
 				l.phase = draining // else it leaves
 				o.loop.Store(l)

@@ -13,17 +13,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
+	"github.com/kielgo/kiel/internal/testonly/promtest"
 	"github.com/kielgo/kiel/ownership"
 )
 
 // Behind an OnError that is slow a limited number of errors waits, the newest; the others are counted.
 func TestSlowOnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		reg := prometheus.NewPedanticRegistry()
 		const n = 200
 		free := make(chan struct{})
@@ -50,20 +49,14 @@ func TestSlowOnError(t *testing.T) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
-		want := fmt.Sprintf("# HELP kiel_errors_dropped_total Errors dropped because too many waited behind a slow call of OnError.\n"+
-			"# TYPE kiel_errors_dropped_total counter\nkiel_errors_dropped_total{group=\"g\"} %d\n", n-len(errs))
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_errors_dropped_total"); err != nil {
-			t.Error(err)
-		}
+		promtest.Families(t, reg, fmt.Sprint("kiel_errors_dropped_total ", n-len(errs)))
 	})
 }
 
 // Behind an Observer that is very slow a limited number of events waits, whatever happens meanwhile, and what it is told later is
 // a true story.
 func TestSlowObserver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		const n = 5
 		free := make(chan struct{})
 		plan := map[string]string{"a": items(n)}
@@ -88,9 +81,7 @@ func TestSlowObserver(t *testing.T) {
 				w.assign(plan)
 				time.Sleep(100 * time.Millisecond)
 			}
-			if err := w.srv.Delete(owners + "/t:0"); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, w.srv.Delete(owners+"/t:0"))
 			time.Sleep(5 * time.Second)
 			w.srv.FreezeClock()
 			w.within(15*time.Second, "trust ends", func() bool { return a.sessionID() == 0 })
@@ -114,133 +105,84 @@ func TestSlowObserver(t *testing.T) {
 	})
 }
 
-// A callback that panics costs its call, and is reported. The log has the stack once for each callback.
-func TestPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0 t:1 u:0"})
-		var calls shared[int]
-		log, opts := logging()
-		a := w.join("a", memberOptions{
-			Options: ownership.Options{
-				Logger:   opts.Logger,
-				Observer: func(e ownership.Event) { panic("observer of " + string(e.Kind)) },
-				OnError:  func(err error) { panic(err) },
-				Accept: func(p kiel.Partition) error {
-					if p.Topic == "u" {
-						panic("picky")
+// What the user gave may panic, or end its goroutine as a failing test does: it costs the call, and is reported. The log has the
+// stack once for each callback.
+func TestCallbacksFail(t *testing.T) {
+	const ends = "callback panicked or ended its goroutine: "
+	for name, fail := range map[string]func(says string){
+		"panics":             func(says string) { panic(says) },
+		"ends its goroutine": func(string) { runtime.Goexit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.assign(map[string]string{"a": "t:0 t:1 u:0"})
+				var calls, errs atomic.Int32
+				log, opts := logging()
+				a := w.join("a", memberOptions{
+					Options: ownership.Options{
+						Logger:   opts.Logger,
+						Observer: func(e ownership.Event) { fail("observer of " + string(e.Kind)) },
+						OnError: func(error) {
+							errs.Add(1)
+							fail("no error")
+						},
+						Accept: func(p kiel.Partition) error {
+							if p.Topic == "u" {
+								fail("picky")
+							}
+							return nil
+						},
+					},
+					handler: func(ctx context.Context, c *ownership.Claim) error {
+						if c.Partition() == 0 {
+							calls.Add(1)
+							fail("boom")
+						}
+						<-ctx.Done()
+						fail(ctx.Err().Error())
+						return nil
+					},
+				})
+				b := w.join("b", memberOptions{})
+				a.owns(5*time.Second, "t:0 t:1")
+				w.within(5*time.Second, "called again", func() bool { return calls.Load() > 2 })
+				w.assign(map[string]string{"a": "t:0", "b": "t:1 u:0"})
+				b.owns(2*time.Second, "t:1 u:0")
+				a.quit()
+				<-a.done
+				noerr.Want(t, a.err)
+				all := fmt.Sprint(errors.Join(a.errors()...))
+				for what, says := range map[string]string{
+					"ownership: " + ends + "Observer: ": "observer of claimed", ends + "Observer: ": "observer of releasing",
+					"ownership: u:0: partition not claimed: " + ends + "Accept: ":                                 "picky",
+					"ownership: t:0: handler returned while the partition is owned: " + ends + "handler of t:0: ": "boom",
+					"ownership: " + ends + "handler of t:1: ":                                                     "context canceled",
+				} {
+					if name != "panics" {
+						says = "runtime.Goexit"
 					}
-					return nil
-				},
-			},
-			handler: func(ctx context.Context, c *ownership.Claim) error {
-				if c.Partition() == 0 {
-					calls.set(calls.get() + 1)
-					panic(errors.New("boom"))
-				}
-				<-ctx.Done()
-				panic(ctx.Err())
-			},
-		})
-		a.owns(5*time.Second, "t:0 t:1")
-		w.within(5*time.Second, "called again", func() bool { return calls.get() > 2 })
-		a.quit()
-		<-a.done
-		if a.err != nil {
-			t.Errorf("run: %v", a.err)
-		}
-		all := errors.Join(a.errors()...)
-		for _, want := range []string{
-			"ownership: callback panicked or ended its goroutine: Observer: observer of claimed", "goroutine: Observer: observer of releasing",
-			"ownership: u:0: partition not claimed: callback panicked or ended its goroutine: Accept: picky",
-			"ownership: t:0: handler returned while the partition is owned: callback panicked or ended its goroutine: handler of t:0: boom",
-			"ownership: callback panicked or ended its goroutine: handler of t:1: context canceled",
-		} {
-			if !strings.Contains(fmt.Sprint(all), want) {
-				t.Errorf("not told of %q", want)
-			}
-		}
-		if n := a.told(ownership.ErrUnclaimed); n != 1 {
-			t.Errorf("told %d times that u:0 is not claimed", n)
-		}
-		if a.told(ownership.ErrCallback) < 5 || a.told(ownership.ErrHandler) < 2 {
-			t.Errorf("errors %v", all)
-		}
-		for _, callback := range []string{"Observer", "OnError", "Accept", "handler"} {
-			kind := fmt.Sprintf(`kind="panic in %s"`, callback)
-			wantLines(t, log, 1, "msg=failed", kind, "callback panicked", "callback_test.go")
-			wantLines(t, log, 1, kind, "stack=")
-		}
-		if t.Failed() {
-			t.Log(all)
-		}
-	})
-}
-
-// What the user gave may end its goroutine, as a failing test does: it costs the call, and is reported.
-func TestGoexit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0 t:1 u:0"})
-		var calls, errs shared[int]
-		a := w.join("a", memberOptions{
-			Options: ownership.Options{
-				Observer: func(ownership.Event) { runtime.Goexit() },
-				OnError: func(error) {
-					errs.set(errs.get() + 1)
-					runtime.Goexit()
-				},
-				Accept: func(p kiel.Partition) error {
-					if p.Topic == "u" {
-						runtime.Goexit()
+					if !strings.Contains(all, what+says) {
+						t.Errorf("not told of %q", what+says)
 					}
-					return nil
-				},
-			},
-			handler: func(ctx context.Context, c *ownership.Claim) error {
-				if c.Partition() == 0 {
-					calls.set(calls.get() + 1)
-					runtime.Goexit()
 				}
-				<-ctx.Done()
-				runtime.Goexit()
-				return nil
-			},
+				if a.told(ownership.ErrUnclaimed) != 1 || a.told(ownership.ErrCallback) < 5 || a.told(ownership.ErrHandler) < 2 || errs.Load() < 5 {
+					t.Errorf("OnError was called %d times, with %s", errs.Load(), all)
+				}
+				for _, callback := range []string{"Observer", "OnError", "Accept", "handler"} {
+					kind := fmt.Sprintf(`kind="panic in %s"`, callback)
+					wantLines(t, log, 1, "msg=failed", kind, "callback panicked", "callback_test.go")
+					wantLines(t, log, 1, kind, "stack=")
+				}
+			})
 		})
-		b := w.join("b", memberOptions{})
-		a.owns(5*time.Second, "t:0 t:1")
-		w.within(5*time.Second, "called again", func() bool { return calls.get() > 2 })
-		w.assign(map[string]string{"a": "t:0", "b": "t:1 u:0"})
-		b.owns(2*time.Second, "t:1 u:0")
-		a.quit()
-		<-a.done
-		if a.err != nil {
-			t.Errorf("run: %v", a.err)
-		}
-		all := errors.Join(a.errors()...)
-		for _, want := range []string{"Observer: runtime.Goexit", "u:0: partition not claimed: callback panicked or ended its goroutine: Accept: runtime.Goexit", "handler of t:0: runtime.Goexit", "handler of t:1: runtime.Goexit"} {
-			if !strings.Contains(fmt.Sprint(all), want) {
-				t.Errorf("not told of %q", want)
-			}
-		}
-		if errs.get() < 5 {
-			t.Errorf("OnError was called %d times", errs.get())
-		}
-		if t.Failed() {
-			t.Log(all)
-		}
-	})
+	}
 }
 
 // Stop in a callback waits for itself, until that counts as stuck; the others get what the member has.
 func TestStopInACallback(t *testing.T) {
 	for _, name := range []string{"Observer", "Accept", "OnError", "handler"} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
+			inWorld(t, func(t *testing.T, w *world) {
 				var a *member
 				var ill shared[bool]
 				stop := func(callback string) {
@@ -312,23 +254,13 @@ func TestCallbackThatNeverReturns(t *testing.T) {
 				ill.set(true)
 				if name == "OnError" { // is told of this
 					w.journal.loosen(part("t:0"))
-					if err := w.srv.Delete(owners + "/t:0"); err != nil {
-						t.Fatal(err)
-					}
+					noerr.Must(t, w.srv.Delete(owners+"/t:0"))
 					time.Sleep(time.Second)
 				}
 				w.assign(map[string]string{"a": "t:1", "b": "t:0 t:2"})
 				b.owns(17*time.Second, "t:0 t:2")
 				time.Sleep(10 * time.Second)
-				want := `# HELP kiel_rebalance_errors_total Errors in rebalances, by stage; callback is one of the allocator, handler a handler or callback of the owner.
-# TYPE kiel_rebalance_errors_total counter
-kiel_rebalance_errors_total{group="g",stage="claim"} 0
-kiel_rebalance_errors_total{group="g",stage="handler"} 1
-kiel_rebalance_errors_total{group="g",stage="revoke"} 0
-`
-				if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_rebalance_errors_total"); err != nil {
-					t.Error(err)
-				}
+				promtest.Families(t, reg, "kiel_rebalance_errors_total stage=claim:0 stage=handler:1 stage=revoke:0")
 				if !leaves {
 					open()
 					synctest.Wait()
@@ -354,9 +286,7 @@ kiel_rebalance_errors_total{group="g",stage="revoke"} 0
 
 // However little time handlers have, a callback that is merely slow is not stuck.
 func TestSlowCallbackWithAShortRebalanceTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assign(map[string]string{"a": "t:0"})
 		a := w.join("a", memberOptions{Options: ownership.Options{
 			RebalanceTimeout: 10 * time.Millisecond,
@@ -382,9 +312,7 @@ func isOpen(c <-chan struct{}) bool {
 
 // When Run has returned, Accept is not called any more, though a call of it was stuck before other partitions were asked about.
 func TestAcceptAfterRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		free := make(chan struct{})
 		var calls atomic.Int64
 		w.assign(map[string]string{"a": items(5)})

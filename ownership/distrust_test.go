@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/ownership"
@@ -20,9 +19,7 @@ func proof(r *zktest.Request) bool { return r.Op == opMulti && len(r.Ops) == 1 }
 // A member whose proofs of life are not answered may read on. Once its trust has ended it claims nothing: it could not say
 // whether it owns what it claimed, and others would wait for it.
 func TestNothingIsClaimedWithoutTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:9", memberOptions{})
 		time.Sleep(time.Second)
 		listed, gate := atomic.Bool{}, make(chan struct{})
@@ -48,9 +45,7 @@ func TestNothingIsClaimedWithoutTrust(t *testing.T) {
 // An observer is so slow that trust ends, and another member takes over, before it could be told of a claim. Then it is not
 // told any more.
 func TestClaimedIsNotToldWithoutTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assign(map[string]string{"a": "t:0 t:1"})
 		gate, once := make(chan struct{}), sync.Once{}
 		a := w.join("a", memberOptions{Options: ownership.Options{Observer: func(e ownership.Event) {
@@ -80,9 +75,7 @@ func TestClaimedIsNotToldWithoutTrust(t *testing.T) {
 // A claim was seen to stand after trust had ended, and then its session ended. In the next session it is made anew; it is
 // not taken for one that stands, and not reported as lost when it is found not to.
 func TestNothingIsKeptFromAnEndedSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{})
 		time.Sleep(time.Second)
 		before, ses := a.token("t:0"), a.sessionID()
@@ -108,9 +101,7 @@ func TestNothingIsKeptFromAnEndedSession(t *testing.T) {
 // A worker has claimed some of its partitions when it is held up, until that session is over and the next one is trusted.
 // Its findings are of the old session: none of them counts as a claim that stands.
 func TestLateWorkerTellsOfAnEndedSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join("a", memberOptions{session: session.Options{MaxPacket: 1024}}) // not all claims in one packet
 		time.Sleep(time.Second)
 		gate, blocked := make(chan struct{}), atomic.Bool{}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership"
 )
@@ -13,20 +14,14 @@ import (
 func TestRunOnEndlessContext(t *testing.T) {
 	recipetest.OnEndless(t, func(ctx context.Context, e *recipetest.Endless) {
 		alloc, err := allocator.New(e.Session, "g", "a", allocator.Options{Seed: map[string][]int32{"t": {0, 1}}})
-		if err != nil {
-			e.Fatal(err)
-		}
+		noerr.Must(e, err)
 		o, err := ownership.New(alloc, func(ctx context.Context, _ *ownership.Claim) error { <-ctx.Done(); return nil }, ownership.Options{})
-		if err != nil {
-			e.Fatal(err)
-		}
+		noerr.Must(e, err)
 		err = e.GoesOn(func() error { return o.Run(ctx) }, func() {
 			if n := len(o.Owned()); n != 2 {
 				e.Errorf("owns %d partitions", n)
 			}
-			if err := o.Stop(ctx); err != nil {
-				e.Errorf("Stop: %v", err)
-			}
+			noerr.Want(e, o.Stop(ctx))
 		})
 		if err != nil || len(e.Server.Children(owners)) != 0 {
 			e.Errorf("Run: %v, claims %q", err, e.Server.Children(owners))

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/operrtest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
@@ -15,9 +15,7 @@ import (
 
 // Each error that a user gets names the package, the operation or the partition, and the reason once.
 func TestErrorsNameAllOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		var lost error
 		w.assign(map[string]string{"a": "t:0 t:1 a/b:0"})
 		a := w.join("a", memberOptions{
@@ -34,9 +32,7 @@ func TestErrorsNameAllOnce(t *testing.T) {
 			},
 		})
 		a.owns(5*time.Second, "t:0")
-		if err := w.srv.Delete(owners + "/t:0"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:0"))
 		time.Sleep(time.Second)
 		find := func(target error, parts ...string) {
 			t.Helper()
@@ -56,9 +52,7 @@ func TestErrorsNameAllOnce(t *testing.T) {
 		operrtest.Once(t, a.owner.Run(t.Context()), "ownership", "run was called before")
 		w.kill(a.sessionID())
 		time.Sleep(10 * time.Second)
-		if err := a.owner.Stop(t.Context()); err != nil {
-			t.Errorf("Stop: %v", err)
-		}
+		noerr.Want(t, a.owner.Stop(t.Context()))
 	})
 	for want, construct := range map[string]func() (*ownership.Owner, error){
 		"the allocator is nil": func() (*ownership.Owner, error) { return ownership.New(nil, nil, ownership.Options{}) },

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -28,9 +28,7 @@ func releases(r zktest.Request) bool {
 
 // The claim was made, but its answer is lost: it is found to be ours.
 func TestLostReplyOfTheClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assign(map[string]string{"a": items(3)})
 		a := w.join("a", memberOptions{})
 		var made int64
@@ -49,43 +47,45 @@ func TestLostReplyOfTheClaim(t *testing.T) {
 }
 
 // The claim was made, its answer is lost, and then the plan gives the partition to another: the claim is released, nobody waits
-// for ever.
+// for ever. It is found at once also on a server that has not heard of it yet.
 func TestLostReplyOfTheClaimAndNewPlan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
-		time.Sleep(time.Second)
-		w.srv.LoseReply(1, claims)
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action { // the answer is lost, and a can't come back yet
-			if claims(*r) {
-				a.client.Refuse()
-			}
-			return zktest.Action{}
+	for name, behind := range map[string]bool{"up to date": false, "behind": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
+				time.Sleep(time.Second)
+				w.srv.LoseReply(1, claims)
+				w.srv.SetHook(func(r *zktest.Request) zktest.Action { // the answer is lost, and a can't come back yet
+					if claims(*r) {
+						a.client.Refuse()
+					}
+					return zktest.Action{}
+				})
+				a.brain.assign(map[kiel.Partition]string{part("t:0"): "a"})
+				time.Sleep(100 * time.Millisecond)
+				w.srv.SetHook(nil)
+				if w.holder("t:0") == 0 {
+					t.Fatal("the claim was not made")
+				}
+				if behind {
+					w.lag(a)
+				}
+				w.assign(map[string]string{"b": "t:0"})
+				time.Sleep(100 * time.Millisecond)
+				a.client.Heal()
+				b.owns(3*time.Second, "t:0")
+				if got := w.journal.kinds("a", part("t:0")); strings.Contains(got, "claimed") {
+					t.Errorf("events %q", got)
+				}
+			})
 		})
-		a.brain.assign(map[kiel.Partition]string{part("t:0"): "a"})
-		time.Sleep(100 * time.Millisecond)
-		w.srv.SetHook(nil)
-		if w.holder("t:0") == 0 {
-			t.Fatal("the claim was not made")
-		}
-		w.assign(map[string]string{"b": "t:0"})
-		time.Sleep(100 * time.Millisecond)
-		a.client.Heal()
-		b.owns(3*time.Second, "t:0")
-		if got := w.journal.kinds("a", part("t:0")); strings.Contains(got, "claimed") {
-			t.Errorf("events %q", got)
-		}
-	})
+	}
 }
 
 func TestLostReplyOfTheRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": items(4)})
-		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
-		a.owns(5*time.Second, items(4))
+	inWorld(t, func(t *testing.T, w *world) {
+		w.owning("a", items(4), memberOptions{})
+		b := w.join("b", memberOptions{})
 		time.Sleep(time.Second)
 		w.srv.LoseReply(1, releases)
 		w.assign(map[string]string{"b": items(4)})
@@ -98,9 +98,7 @@ func TestLostReplyOfTheRelease(t *testing.T) {
 
 // A release that is late does not remove the claim of whoever came meanwhile.
 func TestReleaseIsGuarded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0 t:1", memberOptions{})
 		var once sync.Once
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -125,14 +123,10 @@ func TestReleaseIsGuarded(t *testing.T) {
 
 // A claim of this session that stands without our knowing is found by a sweep, be it the first or a later one.
 func TestSweep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a, data := w.ownedBefore("t:0")
 		for range 3 {
-			if _, err := a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Last(t)(a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral))
 			took := w.within(11*time.Second, "swept away", func() bool { return w.holder("t:0") == 0 })
 			if took < time.Second {
 				t.Errorf("gone after %v, not by the sweep", took)
@@ -154,9 +148,7 @@ func (w *world) ownedBefore(item string) (a *member, data []byte) {
 }
 
 func TestSessionKilled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0 t:1", memberOptions{})
 		before, ses, reads := a.token("t:0"), a.sessionID(), w.srv.Stats().Requests[opGet]
 		w.kill(ses)
@@ -176,12 +168,9 @@ func TestSessionKilled(t *testing.T) {
 func TestBlackHole(t *testing.T) {
 	for name, dir := range map[string]zktest.Direction{"both": zktest.Both, "to server": zktest.ToServer, "to client": zktest.ToClient} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
-				w.assign(map[string]string{"a": items(5)})
+			inWorld(t, func(t *testing.T, w *world) {
 				var ended shared[time.Time]
-				a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+				a := w.owning("a", items(5), memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
 					<-ctx.Done()
 					if cause := context.Cause(ctx); errors.Is(cause, ownership.ErrLost) {
 						ended.set(time.Now())
@@ -195,7 +184,6 @@ func TestBlackHole(t *testing.T) {
 					return nil
 				}})
 				b := w.join("b", memberOptions{})
-				a.owns(5*time.Second, items(5))
 				time.Sleep(20 * time.Second)
 				a.client.BlackHole(dir)
 				w.within(30*time.Second, "the claims expire", func() bool { return w.holder("t:0") == 0 })
@@ -220,9 +208,7 @@ func TestBlackHole(t *testing.T) {
 // TestSuspendedDuringADrain: a machine is suspended for an hour while a handler drains. When the handler returns it could not
 // commit any more, so its claim was lost, though nobody has noticed yet; it was not released in order.
 func TestSuspendedDuringADrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		start, suspended := time.Now(), atomic.Int64{}
 		a := w.owning("a", "t:0", memberOptions{
 			clock: func() (mono, wall time.Duration) {
@@ -249,18 +235,14 @@ func TestSuspendedDuringADrain(t *testing.T) {
 // Trust that comes back in the same ZooKeeper session finds the claims where they were: same tokens, and new handlers when the
 // old ones have returned.
 func TestTrustRegained(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0 t:1"})
-		a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.owning("a", "t:0 t:1", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
 			<-ctx.Done()
 			if c.Partition() == 1 {
 				time.Sleep(20 * time.Second) // slower than trust comes back
 			}
 			return nil
 		}})
-		a.owns(5*time.Second, "t:0 t:1")
 		time.Sleep(15 * time.Second)
 		tokens, ses := [2]int64{a.token("t:0"), a.token("t:1")}, a.sessionID()
 		w.srv.FreezeClock()
@@ -285,12 +267,8 @@ func TestTrustRegained(t *testing.T) {
 
 // What trust regained finds no longer in the plan is released.
 func TestTrustRegainedWithAnotherPlan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0 t:1"})
-		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
-		a.owns(5*time.Second, "t:0 t:1")
+	inWorld(t, func(_ *testing.T, w *world) {
+		a, b := w.owning("a", "t:0 t:1", memberOptions{}), w.join("b", memberOptions{})
 		time.Sleep(15 * time.Second)
 		w.srv.FreezeClock()
 		w.within(15*time.Second, "trust ends", func() bool { return a.owned() == "" })
@@ -311,12 +289,9 @@ func TestOperator(t *testing.T) {
 		"deletes all claims": func(w *world) error { return w.srv.Delete(owners) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
-				w.assign(map[string]string{"a": "t:0 t:1"})
+			inWorld(t, func(t *testing.T, w *world) {
 				var cause shared[error]
-				a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+				a := w.owning("a", "t:0 t:1", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
 					<-ctx.Done()
 					if c.Partition() == 0 && cause.get() == nil {
 						cause.set(context.Cause(ctx))
@@ -326,12 +301,9 @@ func TestOperator(t *testing.T) {
 					}
 					return nil
 				}})
-				a.owns(5*time.Second, "t:0 t:1")
 				time.Sleep(time.Second)
 				before := a.token("t:0")
-				if err := deed(w); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, deed(w))
 				took := w.within(time.Second, "claimed again", func() bool { return a.token("t:0") > before })
 				t.Logf("claimed again after %v", took)
 				if !errors.Is(cause.get(), ownership.ErrLost) {
@@ -354,9 +326,7 @@ func TestOperator(t *testing.T) {
 
 // Somebody replaces a claim and leaves the epoch alone. By the time the member looks there is a claim again, but not its own.
 func TestReplacedClaimIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{})
 		time.Sleep(time.Second)
 		replaced := make(chan struct{})
@@ -367,14 +337,10 @@ func TestReplacedClaimIsLost(t *testing.T) {
 			return zktest.Action{}
 		})
 		data, _, _ := w.srv.Get(owners + "/t:0")
-		if err := errors.Join(w.srv.Delete(owners+"/t:0"), w.srv.Create(owners+"/t:0", data)); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, errors.Join(w.srv.Delete(owners+"/t:0"), w.srv.Create(owners+"/t:0", data)))
 		close(replaced)
 		w.within(time.Second, "lost", func() bool { return a.owned() == "" && a.told(ownership.ErrLost) == 1 })
-		if err := w.srv.Delete(owners + "/t:0"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:0"))
 		a.owns(time.Second, "t:0")
 		w.wantEvents("a", "t:0", "joined claimed lost claimed")
 	})
@@ -382,9 +348,7 @@ func TestReplacedClaimIsLost(t *testing.T) {
 
 // A claim that somebody has removed is looked for, and made again. It is not taken for standing and opened over and over.
 func TestLostClaimIsNotOpenedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{})
 		time.Sleep(time.Second)
 		before := a.token("t:0")
@@ -394,9 +358,7 @@ func TestLostClaimIsNotOpenedAgain(t *testing.T) {
 			return zktest.Action{Ignore: read && reads.Add(1) > 20} // or time would stand still
 		})
 		defer w.srv.SetHook(nil)
-		if err := w.srv.Delete(owners + "/t:0"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:0"))
 		w.within(time.Second, "claimed again", func() bool { return a.token("t:0") > before })
 		if n := reads.Load(); n > 5 {
 			t.Errorf("the claim was read %d times", n)
@@ -406,9 +368,7 @@ func TestLostClaimIsNotOpenedAgain(t *testing.T) {
 
 // All data of the servers is lost: everything is made again.
 func TestServerRestartsEmpty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", items(3), memberOptions{})
 		w.journal.mu.Lock()
 		for i := range int32(3) {
@@ -423,9 +383,7 @@ func TestServerRestartsEmpty(t *testing.T) {
 
 // A third party deletes each claim as soon as it stands: it is claimed again after pauses, which do not become long.
 func TestClaimThatVanishesAgainAndAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.journal.loosen(part("t:0"))
 		a := w.owning("a", "t:0", memberOptions{})
 		began, before := time.Now(), requests(w)
@@ -449,19 +407,15 @@ func TestClaimThatVanishesAgainAndAgain(t *testing.T) {
 
 // Trust that is regained says nothing of the plan: Accept takes its time over the first one.
 func TestTrustRegainedBeforeAPlan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0 t:1"})
+	inWorld(t, func(_ *testing.T, w *world) {
 		var slow atomic.Bool
-		a := w.join("a", memberOptions{Options: ownership.Options{Accept: func(kiel.Partition) error {
+		a := w.owning("a", "t:0 t:1", memberOptions{Options: ownership.Options{Accept: func(kiel.Partition) error {
 			if slow.Load() {
 				time.Sleep(3 * time.Second)
 			}
 			return nil
 		}}})
 		b := w.join("b", memberOptions{})
-		a.owns(5*time.Second, "t:0 t:1")
 		time.Sleep(15 * time.Second)
 		w.srv.FreezeClock()
 		w.within(15*time.Second, "trust ends", func() bool { return a.owned() == "" })

@@ -11,20 +11,18 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 )
 
 // A handler that does not return in time loses its claim: it is released all the same, and the partition is not taken again while
 // the handler runs.
 func TestStuckHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0 t:1"})
+	inWorld(t, func(t *testing.T, w *world) {
 		free := make(chan struct{})
 		var first shared[*ownership.Claim]
 		var ctxCause shared[error]
-		a := w.join("a", memberOptions{
+		a := w.owning("a", "t:0 t:1", memberOptions{
 			Options: ownership.Options{RebalanceTimeout: 5 * time.Second},
 			handler: func(ctx context.Context, c *ownership.Claim) error {
 				<-ctx.Done()
@@ -39,7 +37,6 @@ func TestStuckHandler(t *testing.T) {
 			},
 		})
 		b := w.join("b", memberOptions{})
-		a.owns(5*time.Second, "t:0 t:1")
 		ses := a.sessionID()
 		time.Sleep(time.Second)
 		w.assign(map[string]string{"b": "t:0 t:1"})
@@ -80,9 +77,7 @@ func TestStuckHandler(t *testing.T) {
 
 // When the cause of Run's end says that a handler was to return before, the time that it has had counts. The others have theirs.
 func TestStuckBeforeRunEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assign(map[string]string{"a": "t:0 t:1 t:2"})
 		free := make(chan struct{})
 		defer close(free)
@@ -113,9 +108,7 @@ func TestStuckBeforeRunEnds(t *testing.T) {
 
 // A handler that outlives the trust of its claim is stuck too.
 func TestStuckAfterLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assign(map[string]string{"a": "t:0"})
 		free := make(chan struct{})
 		a := w.join("a", memberOptions{
@@ -131,9 +124,7 @@ func TestStuckAfterLoss(t *testing.T) {
 			},
 		})
 		a.owns(5*time.Second, "t:0")
-		if err := w.srv.Delete(owners + "/t:0"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:0"))
 		w.within(6*time.Second, "told", func() bool { return a.told(ownership.ErrStuck) == 1 })
 		if w.holder("t:0") != 0 {
 			t.Error("claimed while the handler is stuck")
@@ -147,9 +138,7 @@ func TestStuckAfterLoss(t *testing.T) {
 func TestHandlerReturns(t *testing.T) {
 	for name, ret := range map[string]error{"nil": nil, "error": errors.New("boom")} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
+			inWorld(t, func(t *testing.T, w *world) {
 				w.assign(map[string]string{"a": "t:0"})
 				type call struct {
 					at    time.Time
@@ -189,16 +178,12 @@ func TestHandlerReturns(t *testing.T) {
 
 // An error that a handler returns after revocation is reported, the context's is not.
 func TestErrorAfterRevocation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		boom := errors.New("boom")
-		w.assign(map[string]string{"a": "t:0 t:1 t:2"})
-		a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+		a := w.owning("a", "t:0 t:1 t:2", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
 			<-ctx.Done()
 			return []error{boom, ctx.Err(), context.Cause(ctx)}[c.Partition()]
 		}})
-		a.owns(5*time.Second, "t:0 t:1 t:2")
 		w.assign(map[string]string{})
 		a.owns(time.Second, "")
 		time.Sleep(time.Second)
@@ -210,19 +195,15 @@ func TestErrorAfterRevocation(t *testing.T) {
 
 // Leaving: the member znode goes first, then each partition as soon as it is drained, then the allocator.
 func TestLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0 t:1"})
+	inWorld(t, func(t *testing.T, w *world) {
 		var revoked atomic.Int64
-		a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+		a := w.owning("a", "t:0 t:1", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
 			<-ctx.Done()
 			revoked.Add(1)
 			time.Sleep(time.Duration(c.Partition()) * 5 * time.Second)
 			return nil
 		}})
 		b := w.join("b", memberOptions{})
-		a.owns(5*time.Second, "t:0 t:1")
 		time.Sleep(time.Second)
 
 		may := make(chan struct{})
@@ -237,9 +218,7 @@ func TestLeave(t *testing.T) {
 		close(may)
 		b.owns(time.Second, "t:0")
 		b.owns(6*time.Second, "t:0 t:1")
-		if err := <-stopped; err != nil {
-			t.Errorf("stop: %v", err)
-		}
+		noerr.Want(t, <-stopped)
 		select {
 		case <-a.brain.done:
 		default:
@@ -254,9 +233,7 @@ func TestLeave(t *testing.T) {
 
 // Without ZooKeeper the member znode can't be removed; the handlers are told all the same, in time.
 func TestLeaveWithoutZooKeeper(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assign(map[string]string{"a": "t:0"})
 		a := w.join("a", memberOptions{Options: ownership.Options{StopTimeout: 8 * time.Second}})
 		a.brain.leaveIn = make(chan struct{}) // as long as ctx allows
@@ -283,9 +260,8 @@ func TestStopWithStuckHandler(t *testing.T) {
 		free := make(chan struct{})
 		defer w.close()
 		defer close(free)
-		w.assign(map[string]string{"a": "t:0 t:1"})
 		var claim shared[*ownership.Claim]
-		a := w.join("a", memberOptions{
+		a := w.owning("a", "t:0 t:1", memberOptions{
 			Options: ownership.Options{StopTimeout: 10 * time.Second},
 			handler: func(ctx context.Context, c *ownership.Claim) error {
 				<-ctx.Done()
@@ -297,7 +273,6 @@ func TestStopWithStuckHandler(t *testing.T) {
 			},
 		})
 		b := w.join("b", memberOptions{})
-		a.owns(5*time.Second, "t:0 t:1")
 		ses := a.sessionID()
 		time.Sleep(time.Second)
 		began := time.Now()
@@ -324,9 +299,7 @@ func TestStopWithStuckHandler(t *testing.T) {
 
 // Stop returns when its context ends; Run goes on leaving.
 func TestStopGivesUpWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{drain: 3 * time.Second})
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -340,20 +313,12 @@ func TestStopGivesUpWaiting(t *testing.T) {
 }
 
 func TestStopBeforeRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join("a", memberOptions{})
 		o, err := ownership.NewFromSource(newBrain(a.ses, "h", "x"), a.work, ownership.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Stop(context.Background()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		if err := o.Run(context.Background()); err != nil {
-			t.Errorf("run: %v", err)
-		}
+		noerr.Must(t, err)
+		noerr.Want(t, o.Stop(context.Background()))
+		noerr.Want(t, o.Run(context.Background()))
 		if err := o.Run(context.Background()); !errors.Is(err, kiel.ErrRunTwice) {
 			t.Errorf("second run: %v", err)
 		}
@@ -362,9 +327,7 @@ func TestStopBeforeRun(t *testing.T) {
 
 // An allocator that ends by itself takes the owner along, in order.
 func TestAllocatorFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		taken := errors.New("name taken")
 		a := w.owning("a", "t:0", memberOptions{drain: 2 * time.Second})
 		a.brain.fail <- taken
@@ -379,9 +342,7 @@ func TestAllocatorFails(t *testing.T) {
 
 // The session waits for the owner; when it can't wait longer, all ends.
 func TestSessionCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{})
 		a.endSession()
 		time.Sleep(5 * time.Second)

@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 )
 
 func TestHandOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", items(6), memberOptions{})
 		b := w.join("b", memberOptions{})
 		b.owns(time.Second, "")
@@ -44,36 +42,12 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-func TestThreeMembersTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		for _, name := range []string{"a", "b", "c"} {
-			w.join(name, memberOptions{drain: 30 * time.Millisecond})
-		}
-		var last int64
-		for i := range 9 {
-			m := w.members[i%3]
-			w.assign(map[string]string{m.name: "t:0"})
-			m.owns(5*time.Second, "t:0")
-			if token := m.token("t:0"); token <= last {
-				t.Errorf("turn %d: token %d after %d", i, token, last)
-			} else {
-				last = token
-			}
-		}
-	})
-}
-
 // A handler drains first, then it returns, then its claim goes.
 func TestClaimIsHeldWhileTheHandlerDrains(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		const drain = 7 * time.Second
-		w.assign(map[string]string{"a": "t:0"})
 		var returned shared[time.Time]
-		a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+		w.owning("a", "t:0", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
 			<-ctx.Done()
 			if cause := context.Cause(ctx); !errors.Is(cause, ownership.ErrRevoked) || errors.Is(cause, ownership.ErrLost) {
 				t.Errorf("cause %v", cause)
@@ -92,7 +66,6 @@ func TestClaimIsHeldWhileTheHandlerDrains(t *testing.T) {
 			})
 			return nil
 		}})
-		a.owns(5*time.Second, "t:0")
 		b := w.join("b", memberOptions{})
 		time.Sleep(time.Second)
 		w.assign(map[string]string{"b": "t:0"})
@@ -110,11 +83,8 @@ func TestClaimIsHeldWhileTheHandlerDrains(t *testing.T) {
 
 // Released is told before the release is sent: an observer that takes its time delays it.
 func TestReleasedIsToldBeforeTheRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{Options: ownership.Options{Observer: func(e ownership.Event) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.owning("a", "t:0", memberOptions{Options: ownership.Options{Observer: func(e ownership.Event) {
 			switch e.Kind {
 			case ownership.Releasing:
 				time.Sleep(time.Second)
@@ -128,7 +98,6 @@ func TestReleasedIsToldBeforeTheRelease(t *testing.T) {
 			default:
 			}
 		}}})
-		a.owns(5*time.Second, "t:0")
 		w.assign(map[string]string{})
 		took := w.within(5*time.Second, "released", func() bool { return w.holder("t:0") == 0 })
 		if took < time.Second {
@@ -139,17 +108,13 @@ func TestReleasedIsToldBeforeTheRelease(t *testing.T) {
 
 // Only the znode in the way is waited for: members that wait for other claims are not woken.
 func TestNoHerd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": items(50)})
-		a := w.join("a", memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.owning("a", items(50), memberOptions{handler: func(ctx context.Context, c *ownership.Claim) error {
 			<-ctx.Done()
 			time.Sleep(time.Duration(c.Partition()) * 100 * time.Millisecond) // one after the other
 			return nil
 		}})
 		b := w.join("b", memberOptions{})
-		a.owns(5*time.Second, items(50))
 		time.Sleep(time.Second)
 		w.assign(map[string]string{"b": items(50)})
 		time.Sleep(50 * time.Millisecond)
@@ -170,51 +135,12 @@ func requests(w *world) int {
 	return n
 }
 
-func TestThousandPartitions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		const n = 1000
-		plan := map[kiel.Partition]string{}
-		for i := range n {
-			plan[kiel.Partition{Topic: "t", ID: int32(i)}] = "a"
-		}
-		w.owner = plan
-		began := time.Now()
-		a := w.join("a", memberOptions{})
-		w.within(5*time.Second, "all claimed", func() bool { return len(a.owner.Owned()) == n })
-		took := time.Since(began)
-		multis := w.srv.Stats().Requests[opMulti]
-		if multis > 30 { // 10 for the epochs, 10 for the claims, and proofs of life
-			t.Errorf("%d multis for %d claims", multis, n)
-		}
-		if total := requests(w); total > 2*n+100 {
-			t.Errorf("%d requests for %d claims", total, n)
-		}
-		t.Logf("%d claims in %v of virtual time, %d multis, %d requests", n, took, multis, requests(w))
-
-		w.nw.Delay(time.Millisecond) // without any, requests are over before the next handler returns
-		before := w.srv.Stats().Requests[opMulti]
-		w.assign(map[string]string{})
-		w.within(5*time.Second, "all released", func() bool { return len(w.srv.Children(owners)) == 0 })
-		multis = w.srv.Stats().Requests[opMulti] - before
-		if multis > 20 {
-			t.Errorf("%d multis for %d releases", multis, n)
-		}
-		t.Logf("%d releases in %d multis", n, multis)
-	})
-}
-
 // Partitions that are given up together are claimed one round trip after the next owner has heard that their claims are gone: it
 // reads none of them again, does not list them, and no partition waits for another's answer.
 func TestHandOverOfManyTakesFewRoundTrips(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		const drain, way = 200 * time.Millisecond, 10 * time.Millisecond
-		w.assign(map[string]string{"a": items(40)})
-		a := w.join("a", memberOptions{drain: drain})
-		a.owns(5*time.Second, items(40))
+		w.owning("a", items(40), memberOptions{drain: drain})
 		b := w.join("b", memberOptions{})
 		time.Sleep(time.Second)
 		w.nw.Delay(way)
@@ -246,9 +172,7 @@ const (
 
 // Some of a batch are held by another: the others are claimed at once.
 func TestForeignInTheBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join("a", memberOptions{drain: 10 * time.Second})
 		b := w.join("b", memberOptions{})
 		var odd, even []string
@@ -280,12 +204,8 @@ func TestNewestPlanIsAsked(t *testing.T) {
 		"to another": {"a": "t:1", "b": "t:0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
-				if err := w.srv.Create(owners+"/t:0", []byte("another")); err != nil {
-					t.Fatal(err)
-				}
+			inWorld(t, func(t *testing.T, w *world) {
+				noerr.Must(t, w.srv.Create(owners+"/t:0", []byte("another")))
 				w.assign(map[string]string{"a": "t:0"})
 				a := w.join("a", memberOptions{Options: ownership.Options{Accept: func(p kiel.Partition) error {
 					if p.ID == 1 {
@@ -296,9 +216,7 @@ func TestNewestPlanIsAsked(t *testing.T) {
 				time.Sleep(time.Second)
 				w.assign(newest)
 				time.Sleep(time.Second)
-				if err := w.srv.Delete(owners + "/t:0"); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, w.srv.Delete(owners+"/t:0"))
 				a.owns(5*time.Second, "t:1")
 				if _, stat, _ := w.srv.Get(epochs + "/t:0"); stat.Version != 0 {
 					t.Errorf("t:0 was claimed %d times", stat.Version)
@@ -310,40 +228,13 @@ func TestNewestPlanIsAsked(t *testing.T) {
 
 // Two members of one session hold their claims apart.
 func TestTwoMembersInOneSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{drain: 3 * time.Second})
 		b := w.join("b", memberOptions{share: a})
 		time.Sleep(time.Second)
 		w.assign(map[string]string{"b": "t:0"})
 		if took := b.owns(5*time.Second, "t:0"); took < 3*time.Second {
 			t.Errorf("taken after %v from a handler that drains", took)
-		}
-	})
-}
-
-// Plans that contradict each other cost time, never two owners.
-func TestContradictingPlans(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
-		all := func(name string) map[kiel.Partition]string {
-			plan := map[kiel.Partition]string{}
-			for i := range 20 {
-				plan[kiel.Partition{Topic: "t", ID: int32(i)}] = name
-			}
-			return plan
-		}
-		a.brain.assign(all("a"))
-		b.brain.assign(all("b"))
-		w.within(5*time.Second, "each partition has an owner", func() bool {
-			return len(a.owner.Owned())+len(b.owner.Owned()) == 20
-		})
-		time.Sleep(2 * time.Minute)
-		if n := len(a.owner.Owned()) + len(b.owner.Owned()); n != 20 {
-			t.Errorf("%d owned", n)
 		}
 	})
 }

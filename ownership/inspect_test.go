@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -29,9 +29,7 @@ func (w *world) inspectGroup(name, group string) (*status.Group, error) {
 	client := w.nw.Client(name)
 	client.Delay(time.Millisecond)
 	s, err := session.New([]string{"zk:2181"}, session.Options{Dial: client.Dial})
-	if err != nil {
-		w.t.Fatalf("session: %v", err)
-	}
+	noerr.Must(w.t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ran := make(chan error, 1)
@@ -43,19 +41,13 @@ func (w *world) inspectGroup(name, group string) (*status.Group, error) {
 
 // Inspect finds the claims of a group whose name a znode can't have.
 func TestInspectAnEscapedName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		const path = "/kiel/groups/team%2Fapp"
 		for _, znode := range []string{path, path + "/members", path + "/owners", path + "/epochs"} {
-			if err := w.srv.Create(znode, nil); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Create(znode, nil))
 		}
 		for znode, data := range map[string]string{"/partitions": `["t:0"]`, "/epochs/t:0": `{"owner":"a"}`} {
-			if err := w.srv.Create(path+znode, []byte(data)); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Create(path+znode, []byte(data)))
 		}
 		g, err := w.inspectGroup("operator", "team/app")
 		if err != nil || g.Group != "team/app" || len(g.Partitions) != 1 || g.Partitions[0].Previous != "a" {
@@ -66,9 +58,7 @@ func TestInspectAnEscapedName(t *testing.T) {
 
 // Inspect tells who owns each partition, since when, after whom and why, and who claimed last what is free.
 func TestInspect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		if _, err := w.inspect("before"); !errors.Is(err, allocator.ErrNoGroup) {
 			t.Errorf("without a group: %v", err)
 		}
@@ -81,9 +71,7 @@ func TestInspect(t *testing.T) {
 		since := time.Now()
 		time.Sleep(10 * time.Second)
 		g, err := w.inspect("operator")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		for item := range strings.FieldsSeq(b.owned()) {
 			p := partition(t, g, item)
 			if p.State != status.Owned || p.Owner != "b" || p.Token != b.token(item) || p.Previous != "a" || p.Reason.String() != "member-joined b" ||
@@ -115,9 +103,7 @@ func TestInspect(t *testing.T) {
 
 // Odd claims are among the disagreements, whatever stands in the znodes.
 func TestInspectOddClaims(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.joinFull("a", []int32{0, 1, 2, 3, 4, 5, 6}, ownership.Options{})
 		a.owns(10*time.Second, items(7))
 		data, _, _ := w.srv.Get(owners + "/t:0")
@@ -127,9 +113,7 @@ func TestInspectOddClaims(t *testing.T) {
 		w.within(5*time.Second, "a session", func() bool { return other.ses.Current() != nil })
 		inc := other.ses.Current()
 		claim := func(item, data string) {
-			if _, err := inc.Create(t.Context(), owners+"/"+item, []byte(data), session.Ephemeral); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Last(t)(inc.Create(t.Context(), owners+"/"+item, []byte(data), session.Ephemeral))
 		}
 		claim("t:0", string(data)) // a is no member
 		claim("t:1", "nonsense")
@@ -138,19 +122,13 @@ func TestInspectOddClaims(t *testing.T) {
 		claim("u:9", string(data))
 		claim("t", "")
 		for _, item := range []string{"t:4", "v:1"} {
-			if err := w.srv.Create(owners+"/"+item, data); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Create(owners+"/"+item, data))
 		}
 		for item, epoch := range map[string]string{"t:5": "nonsense", "t:6": ""} {
-			if err := w.srv.Set(epochs+"/"+item, []byte(epoch)); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Set(epochs+"/"+item, []byte(epoch)))
 		}
 		g, err := w.inspect("operator")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		want := map[status.DisagreementKind]string{
 			status.OrphanClaim: "t:0", status.UnreadableClaim: "t:1 t:2 t:3", status.StrayClaim: "t u:9 v:1", status.PersistentClaim: "t:4",
 		}
@@ -182,9 +160,7 @@ func TestInspectOddClaims(t *testing.T) {
 
 // A member that joined again in another session while claims of the one before still stand is not their owner.
 func TestInspectNamesake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.joinFull("a", []int32{0, 1}, ownership.Options{})
 		a.owns(10*time.Second, items(2))
 		other := w.join("other", memberOptions{})
@@ -192,12 +168,8 @@ func TestInspectNamesake(t *testing.T) {
 		data, _, _ := w.srv.Get(owners + "/t:0")
 		w.journal.loosen(part("t:0"))
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action { return zktest.Action{Ignore: claims(*r)} })
-		if err := w.srv.Delete(owners + "/t:0"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.ses.Current().Create(t.Context(), owners+"/t:0", data, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:0"))
+		noerr.Last(t)(other.ses.Current().Create(t.Context(), owners+"/t:0", data, session.Ephemeral))
 		g, err := w.inspect("operator")
 		w.srv.SetHook(nil)
 		if err != nil || len(g.Disagreements) != 1 || g.Disagreements[0].Kind != status.OrphanClaim || !slices.Equal(g.Disagreements[0].Names, []string{"t:0"}) {
@@ -208,13 +180,8 @@ func TestInspectNamesake(t *testing.T) {
 
 // 1,000 partitions are read 16 at a time: with 2 ms for an answer that takes half a second, and one read each.
 func TestInspectThousand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		seed := make([]int32, 1000)
-		for i := range seed {
-			seed[i] = int32(i)
-		}
+	inWorld(t, func(t *testing.T, w *world) {
+		seed := ids(1000)
 		a := w.joinFull("a", seed, ownership.Options{})
 		w.within(30*time.Second, "owned", func() bool { return len(a.owner.Owned()) == 1000 })
 		before := w.srv.Stats().Requests[opGet]
@@ -233,9 +200,7 @@ func TestInspectThousand(t *testing.T) {
 
 // A server that does not answer ends Inspect with its context.
 func TestInspectWithoutZooKeeper(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.joinFull("a", []int32{0}, ownership.Options{})
 		a.owns(10*time.Second, "t:0")
 		time.Sleep(time.Second)

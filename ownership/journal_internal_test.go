@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/ownership/internal/machine"
 	"github.com/kielgo/kiel/session"
@@ -16,13 +17,9 @@ import (
 func newStill(t *testing.T) *loop {
 	t.Helper()
 	ses, err := session.New([]string{"zk:2181"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	o, err := newOwner(scripted{still{ses: ses}}, func(context.Context, *Claim) error { return nil }, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return newLoop(t.Context(), o)
 }
 

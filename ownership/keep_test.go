@@ -12,9 +12,7 @@ import (
 // A membership that is to stay stays once all claims are released, and not before: the session's end would come too late for
 // them.
 func TestKeepComesAfterTheReleases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0 t:1", memberOptions{drain: 3 * time.Second})
 		b := w.join("b", memberOptions{})
 		a.brain.keep = func() {
@@ -63,9 +61,7 @@ func TestKeepNeedsOrder(t *testing.T) {
 
 // A member that leaves for another reason removes its znode first, as all do.
 func TestOnlyItsCauseKeeps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{})
 		a.quit()
 		<-a.done

@@ -14,9 +14,7 @@ import (
 // The time to leave is over while a claim has no answer yet, and the session could live on. The claim does not stay behind
 // without an owner: the session is given up, and Run says so.
 func TestLeaveWithAClaimUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{Options: ownership.Options{StopTimeout: time.Second}}) // a silent link is noticed later
 		w.assign(map[string]string{})
 		w.within(time.Second, "released", func() bool { return w.holder("t:0") == 0 })
@@ -37,9 +35,7 @@ func TestLeaveWithAClaimUnderWay(t *testing.T) {
 // A plan that comes while the member znode is being removed revokes nothing: the claims are revoked when the others know that the
 // member is gone.
 func TestPlanWhileTheMemberZnodeIsRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(_ *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{})
 		gone := make(chan struct{})
 		a.brain.leaveIn = gone

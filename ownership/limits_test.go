@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
+	"github.com/kielgo/kiel/internal/testonly/promtest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -25,26 +25,13 @@ type unclaimed struct{ budget, foreign, name, persistent, refused, stuck int }
 // wantUnclaimed checks the metric that counts them.
 func wantUnclaimed(t *testing.T, reg *prometheus.Registry, n unclaimed) {
 	t.Helper()
-	want := fmt.Sprintf(`
-# HELP kiel_unclaimable_partitions Partitions that were allocated to this member and that it does not claim, by reason.
-# TYPE kiel_unclaimable_partitions gauge
-kiel_unclaimable_partitions{group="g",reason="budget"} %d
-kiel_unclaimable_partitions{group="g",reason="foreign"} %d
-kiel_unclaimable_partitions{group="g",reason="name"} %d
-kiel_unclaimable_partitions{group="g",reason="persistent"} %d
-kiel_unclaimable_partitions{group="g",reason="refused"} %d
-kiel_unclaimable_partitions{group="g",reason="stuck"} %d
-`, n.budget, n.foreign, n.name, n.persistent, n.refused, n.stuck)
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "kiel_unclaimable_partitions"); err != nil {
-		t.Error(err)
-	}
+	promtest.Families(t, reg, fmt.Sprintf("kiel_unclaimable_partitions reason=budget:%d reason=foreign:%d reason=name:%d reason=persistent:%d reason=refused:%d reason=stuck:%d",
+		n.budget, n.foreign, n.name, n.persistent, n.refused, n.stuck))
 }
 
 // A partition that does not fit the session's budget stays unclaimed, loudly, and is claimed when something else was released.
 func TestBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		reg := prometheus.NewPedanticRegistry()
 		w.assign(map[string]string{"a": items(10)})
 		a := w.join("a", memberOptions{
@@ -72,9 +59,7 @@ func TestBudget(t *testing.T) {
 
 // In a new ZooKeeper session there is room again: what had none in the one before, and is this member's still, is claimed.
 func TestBudgetOfANewSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assign(map[string]string{"a": items(10)})
 		reg := prometheus.NewPedanticRegistry()
 		a := w.join("a", memberOptions{
@@ -99,9 +84,7 @@ func TestBudgetOfANewSession(t *testing.T) {
 
 // A partition that the user does not want, or whose name can't be a znode's, is not claimed and reported once.
 func TestUnclaimed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		reg := prometheus.NewPedanticRegistry()
 		strange := errors.New("not my topic")
 		w.owner = map[kiel.Partition]string{
@@ -130,15 +113,11 @@ func TestUnclaimed(t *testing.T) {
 // Claims that are refused are reported and tried again; releases that are refused make the member give up its session, so that
 // nobody waits for ever.
 func TestReleaseForbidden(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		w.assign(map[string]string{"a": "t:0"})
-		a := w.join("a", memberOptions{session: session.Options{
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.owning("a", "t:0", memberOptions{session: session.Options{
 			ACL: session.WorldACL(session.PermRead | session.PermWrite | session.PermCreate),
 		}})
 		b := w.join("b", memberOptions{})
-		a.owns(5*time.Second, "t:0")
 		ses := a.sessionID()
 		w.assign(map[string]string{"b": "t:0"})
 		took := b.owns(30*time.Second, "t:0")
@@ -155,9 +134,7 @@ func TestReleaseForbidden(t *testing.T) {
 }
 
 func TestClaimForbidden(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join("a", memberOptions{session: session.Options{ACL: session.WorldACL(session.PermRead)}})
 		b := w.join("b", memberOptions{})
 		_ = a
@@ -174,9 +151,7 @@ func TestClaimForbidden(t *testing.T) {
 
 // A claim that another holds for longer than it may drain is counted.
 func TestDivergence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		reg := prometheus.NewPedanticRegistry()
 		a := w.join("a", memberOptions{})
 		b := w.join("b", memberOptions{Options: ownership.Options{Registerer: reg, RebalanceTimeout: 5 * time.Second}})
@@ -185,12 +160,8 @@ func TestDivergence(t *testing.T) {
 		a.owns(5*time.Second, "t:0")
 		b.brain.assign(map[kiel.Partition]string{part("t:0"): "b"})
 		time.Sleep(4 * time.Second)
-		for i, want := range []int{0, 1, 1} {
-			text := fmt.Sprintf("# HELP kiel_claim_waits_overdue_total Claims found held by another for longer than RebalanceTimeout.\n"+
-				"# TYPE kiel_claim_waits_overdue_total counter\nkiel_claim_waits_overdue_total{group=\"g\"} %d\n", want)
-			if err := testutil.GatherAndCompare(reg, strings.NewReader(text), "kiel_claim_waits_overdue_total"); err != nil {
-				t.Errorf("%d: %v", i, err)
-			}
+		for _, want := range []int{0, 1, 1} {
+			promtest.Families(t, reg, fmt.Sprint("kiel_claim_waits_overdue_total ", want))
 			time.Sleep(4 * time.Second)
 		}
 		b.brain.assign(plan)
@@ -203,9 +174,7 @@ func TestNewRefuses(t *testing.T) {
 		t.Error("no error for a nil allocator")
 	}
 	ses, err := session.New([]string{"zk"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if _, err := ownership.NewFromSource(newBrain(ses, "g", "a"), nil, ownership.Options{}); err == nil {
 		t.Error("no error for a nil handler")
 	}

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -42,9 +42,7 @@ func wantLines(t *testing.T, log *logtest.Log, want int, parts ...string) {
 func TestLinesOfMoves(t *testing.T) {
 	for _, n := range []int{16, 17, 1000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
+			inWorld(t, func(t *testing.T, w *world) {
 				log, opts := logging()
 				at := "level=INFO"
 				if n > 16 {
@@ -69,9 +67,7 @@ func TestLinesOfMoves(t *testing.T) {
 
 // Each change has the level for its own number of partitions.
 func TestLinesAreCountedByChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		log, opts := logging()
 		a := w.owning("a", items(100), memberOptions{Options: opts})
 		time.Sleep(time.Second)
@@ -93,9 +89,7 @@ func TestLinesAreCountedByChange(t *testing.T) {
 // The end of trust of 1,000 claims is one warning that counts them, and one line tells when they are owned again: in the same
 // session, and in the next one.
 func TestLinesOfTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		log, opts := logging()
 		a := w.owning("a", items(1000), memberOptions{Options: opts})
 		wantLines(t, log, 0, "msg=resumed")
@@ -121,9 +115,7 @@ func TestLinesOfTrust(t *testing.T) {
 
 // A claim that was lost, and is released when trust is back, has had no handler to wait for.
 func TestLinesOfAReleaseAfterTrustEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		log, opts := logging()
 		a := w.owning("a", "t:0", memberOptions{Options: opts})
 		time.Sleep(time.Second)
@@ -138,9 +130,7 @@ func TestLinesOfAReleaseAfterTrustEnded(t *testing.T) {
 
 // A server that does not answer while 1,000 partitions are claimed costs a few lines.
 func TestLinesWithoutZooKeeper(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		log, opts := logging()
 		a := w.owning("a", "t:0", memberOptions{Options: opts})
 		time.Sleep(time.Second)
@@ -175,9 +165,7 @@ func TestLinesOfHandlers(t *testing.T) {
 		"panic": {func() error { panic("ouch") }, []string{"kind=handler", `kind="panic in handler"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
+			inWorld(t, func(t *testing.T, w *world) {
 				log, opts := logging()
 				var well shared[bool]
 				w.assign(map[string]string{"a": items(1000)})
@@ -209,17 +197,13 @@ func TestLinesOfHandlers(t *testing.T) {
 
 // Claims of 1,000 partitions that a third party deletes cost a few lines.
 func TestLinesOfVanishedClaims(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		log, opts := logging()
 		a := w.owning("a", items(1000), memberOptions{Options: opts})
 		time.Sleep(time.Second)
 		for i := range 1000 {
 			w.journal.loosen(part(fmt.Sprintf("t:%d", i)))
-			if err := w.srv.Delete(fmt.Sprintf("%s/t:%d", owners, i)); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Delete(fmt.Sprintf("%s/t:%d", owners, i)))
 		}
 		time.Sleep(10 * time.Second)
 		a.owns(10*time.Second, items(1000))
@@ -232,18 +216,14 @@ func TestLinesOfVanishedClaims(t *testing.T) {
 
 // Names that others wrote, as members or as owners, are cut wherever they are told.
 func TestNamesOfOthersAreCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		log, opts := logging()
 		long := strings.Repeat("n", 100_000)
 		a := w.owning("a", "t:0 t:1", memberOptions{Options: opts})
 		w.assign(map[string]string{long: "t:0 t:1"})
 		a.owns(5*time.Second, "")
 		holds := long[:5000] // what is read of a claim is bounded too
-		if err := w.srv.Create(owners+"/t:1", fmt.Appendf(nil, `{"owner":%q,"version":1,"id":"x"}`, holds)); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create(owners+"/t:1", fmt.Appendf(nil, `{"owner":%q,"version":1,"id":"x"}`, holds)))
 		time.Sleep(time.Second)
 		w.assignFor(goneA, map[string]string{"a": "t:0 t:1"})
 		a.owns(5*time.Second, "t:0")
@@ -252,9 +232,7 @@ func TestNamesOfOthersAreCut(t *testing.T) {
 				t.Errorf("it waits for %d bytes", len(p.WaitsFor))
 			}
 		}
-		if err := w.srv.Delete(owners + "/t:1"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:1"))
 		a.owns(5*time.Second, "t:0 t:1")
 		wantLines(t, log, 2, "msg=revoking", "next="+long[:statuswrite.MaxName]+" ")
 		wantLines(t, log, 2, "msg=claimed", "previous="+long[:statuswrite.MaxName]+"\n")
@@ -282,9 +260,7 @@ func TestALostSessionIsNoTroubleOfTheSweep(t *testing.T) {
 		"silent":  func(_ *world, m *member) { m.client.BlackHole(zktest.Both) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
+			inWorld(t, func(t *testing.T, w *world) {
 				log, opts := logging()
 				a := w.owning("a", "t:0", memberOptions{Options: opts})
 				var lost atomic.Bool
@@ -312,9 +288,7 @@ func TestALostSessionIsNoTroubleOfTheSweep(t *testing.T) {
 
 // The line that tells that a member goes on counts the partitions that do, and those that don't because of a stuck handler.
 func TestResumedCountsStuckHandlers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		log, opts := logging()
 		opts.RebalanceTimeout = 5 * time.Second
 		gate := make(chan struct{})

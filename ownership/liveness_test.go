@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -24,10 +24,7 @@ const (
 // at whatever moment between the servers' ticks and the members' heartbeats it happens.
 func TestLiveness(t *testing.T) {
 	const n = 60
-	seed := make([]int32, n)
-	for i := range seed {
-		seed[i] = int32(i)
-	}
+	seed := ids(n)
 	crashes := map[string]func(*zktest.Client){
 		"silent":           func(c *zktest.Client) { c.BlackHole(zktest.Both) },
 		"connection reset": func(c *zktest.Client) { c.Refuse(); c.Cut() }, // as by kill -9
@@ -35,9 +32,7 @@ func TestLiveness(t *testing.T) {
 	for crash, strike := range crashes {
 		for phase := range 8 {
 			t.Run(fmt.Sprintf("%s/%d", crash, phase), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
-					defer w.close()
+				inWorld(t, func(t *testing.T, w *world) {
 					w.nw.Delay(time.Millisecond)
 					rest := apart + time.Duration(phase)*serverTick*3/16
 					a, b := w.joinFull("a", seed, ownership.Options{}), w.joinFull("b", seed, ownership.Options{})
@@ -49,9 +44,7 @@ func TestLiveness(t *testing.T) {
 					time.Sleep(rest)
 
 					began := time.Now()
-					if err := b.owner.Stop(context.Background()); err != nil {
-						t.Error(err)
-					}
+					noerr.Want(t, b.owner.Stop(context.Background()))
 					leave := time.Since(began)
 					leave += evenly(t, w, n, changedBound-leave, "leave", a, c)
 					time.Sleep(rest)

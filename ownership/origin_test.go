@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -54,9 +54,7 @@ var (
 
 // A partition that is handed over has the reason of the plan in all events and in its znodes, and the members before and after.
 func TestOriginOfHandOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assignFor(started, map[string]string{"a": items(8)})
 		a, b := w.join("a", memberOptions{drain: time.Second}), w.join("b", memberOptions{})
 		a.owns(5*time.Second, items(8))
@@ -97,9 +95,7 @@ func TestOriginAfterAMemberIsGone(t *testing.T) {
 		"its claim had gone":       {0, "member-gone a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
+			inWorld(t, func(_ *testing.T, w *world) {
 				a := w.owning("a", "t:0", memberOptions{drain: test.drain})
 				b := w.join("b", memberOptions{})
 				time.Sleep(time.Second)
@@ -122,9 +118,7 @@ func TestOriginAfterAMemberIsGone(t *testing.T) {
 // A claim that stood in the way, though the plan knew nothing of it, names the owner before. The member of that name need not be
 // one that the plan says is gone.
 func TestPreviousIsTheHolderThatWasWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(_ *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{drain: time.Second})
 		w.owner = nil
 		b := w.join("b", memberOptions{}) // knows of no plan before
@@ -141,9 +135,7 @@ func TestPreviousIsTheHolderThatWasWaitedFor(t *testing.T) {
 // A partition that is opened again after the end of trust says so: with this member before in the same session, where the claim
 // stands as it was, and with nobody in the next one, where another may have owned it meanwhile.
 func TestOriginAfterTheEndOfTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assignFor(started, map[string]string{"a": "t:0"})
 		a := w.join("a", memberOptions{})
 		a.owns(5*time.Second, "t:0")
@@ -169,9 +161,7 @@ func TestOriginAfterTheEndOfTrust(t *testing.T) {
 		time.Sleep(time.Second)
 		w.journal.loosen(part("t:0"))
 		token = a.token("t:0")
-		if err := w.srv.Delete(owners + "/t:0"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:0"))
 		w.within(10*time.Second, "owned again", func() bool { return a.token("t:0") > token })
 		w.wantOrigin("a", ownership.Lost, "t:0", "claim-vanished", "")
 		w.wantOrigin("a", ownership.Claimed, "t:0", "claim-vanished", "a")
@@ -181,9 +171,7 @@ func TestOriginAfterTheEndOfTrust(t *testing.T) {
 
 // A partition whose handler was stuck says so when this member takes it again.
 func TestOriginAfterAStuckHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(_ *testing.T, w *world) {
 		gate := make(chan struct{})
 		w.assignFor(started, map[string]string{"a": "t:0"})
 		a := w.join("a", memberOptions{
@@ -220,9 +208,7 @@ func TestOriginAfterAStuckHandler(t *testing.T) {
 // A member that was cut off for longer than its session does not name itself as the owner before: another has owned its
 // partitions meanwhile, and has left again.
 func TestPreviousAfterALongPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(_ *testing.T, w *world) {
 		a := w.joinFull("a", []int32{0, 1}, ownership.Options{})
 		a.owns(10*time.Second, "t:0 t:1")
 		a.client.BlackHole(zktest.Both)
@@ -241,9 +227,7 @@ func TestPreviousAfterALongPause(t *testing.T) {
 
 // Members with real allocators name who joined and who is gone.
 func TestOriginWithAllocator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(_ *testing.T, w *world) {
 		a := w.joinFull("a", []int32{0, 1}, ownership.Options{})
 		a.drain = 100 * time.Millisecond // b finds a's claim
 		a.owns(10*time.Second, "t:0 t:1")
@@ -267,9 +251,7 @@ func TestOriginWithAllocator(t *testing.T) {
 
 // Claims that travel in one multi have each the reason and the owner before that are their own.
 func TestOriginsOfABatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		long := strings.Repeat("n", statuswrite.MaxShortName)
 		w.assign(map[string]string{"x": items(4)})
 		m := w.join("m", memberOptions{})
@@ -310,9 +292,7 @@ func TestOriginsOfABatch(t *testing.T) {
 func TestOriginOfWhatComesBack(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("after the end of trust %v", lost), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
+			inWorld(t, func(_ *testing.T, w *world) {
 				w.assignFor(started, map[string]string{"a": "t:0"})
 				a := w.join("a", memberOptions{drain: 2 * time.Second})
 				a.owns(5*time.Second, "t:0")

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 )
@@ -17,13 +17,9 @@ import (
 // A persistent znode in the place of a claim can't go by itself: its member is told of it at once, and again and again, until an
 // operator deletes it. Then the partition is owned at once.
 func TestPersistentClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		for _, item := range []string{"t:1", "t:7"} {
-			if err := w.srv.Create(owners+"/"+item, []byte(`{"owner":"x"}`)); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Create(owners+"/"+item, []byte(`{"owner":"x"}`)))
 		}
 		reg := prometheus.NewPedanticRegistry()
 		w.assign(map[string]string{"a": items(3), "b": "t:3"})
@@ -48,9 +44,7 @@ func TestPersistentClaim(t *testing.T) {
 		if len(b.errors()) > 0 {
 			t.Errorf("b, whose partition it is not, is told %v", b.errors())
 		}
-		if err := w.srv.Delete(owners + "/t:1"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:1"))
 		a.owns(100*time.Millisecond, items(3))
 		wantUnclaimed(t, reg, unclaimed{})
 		a.wantDisagreements()
@@ -64,12 +58,8 @@ func TestPersistentClaim(t *testing.T) {
 
 // A persistent znode counts only for the member whose partition it blocks, and only while it does.
 func TestPersistentClaimOfAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		if err := w.srv.Create(owners+"/t:1", nil); err != nil {
-			t.Fatal(err)
-		}
+	inWorld(t, func(t *testing.T, w *world) {
+		noerr.Must(t, w.srv.Create(owners+"/t:1", nil))
 		reg := prometheus.NewPedanticRegistry()
 		w.assign(map[string]string{"a": items(2)})
 		a := w.join("a", memberOptions{Options: ownership.Options{Registerer: reg}})
@@ -98,48 +88,16 @@ func TestPersistentClaimOfAnother(t *testing.T) {
 	})
 }
 
-// One short error names the first of many znodes that block partitions, and counts the others.
-func TestManyPersistentClaims(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		for i := range 1000 {
-			if err := w.srv.Create(fmt.Sprintf("%s/t:%d", owners, i), nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		reg := prometheus.NewPedanticRegistry()
-		w.assign(map[string]string{"a": items(1001)})
-		a := w.join("a", memberOptions{Options: ownership.Options{Registerer: reg}})
-		a.owns(5*time.Second, "t:1000")
-		time.Sleep(timeout + time.Second)
-		wantUnclaimed(t, reg, unclaimed{persistent: 1000})
-		errs := a.errors()
-		if len(errs) > 3 {
-			t.Errorf("told %d times", len(errs))
-		}
-		if last := errs[len(errs)-1].Error(); len(last) > 600 || !strings.Contains(last, "995 more") {
-			t.Errorf("told %q", last)
-		}
-	})
-}
-
 // A claim of another session is waited for without such an error, and one that takes the place of a persistent znode ends it.
 func TestForeignClaimIsNotPersistent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		reg := prometheus.NewPedanticRegistry()
 		other := w.join("other", memberOptions{})
 		w.within(5*time.Second, "a session", func() bool { return other.sessionID() != 0 })
 		inc := other.ses.Current()
 		foreign := func() {
-			if err := inc.EnsurePath(t.Context(), owners); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := inc.Create(t.Context(), owners+"/t:0", []byte(`{"owner":"other"}`), session.Ephemeral); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, inc.EnsurePath(t.Context(), owners))
+			noerr.Last(t)(inc.Create(t.Context(), owners+"/t:0", []byte(`{"owner":"other"}`), session.Ephemeral))
 		}
 		foreign()
 		w.assign(map[string]string{"a": "t:0"})
@@ -151,16 +109,12 @@ func TestForeignClaimIsNotPersistent(t *testing.T) {
 		wantUnclaimed(t, reg, unclaimed{})
 
 		w.srv.Freeze() // a must not claim it in between
-		if err := errors.Join(w.srv.Delete(owners+"/t:0"), w.srv.Create(owners+"/t:0", nil)); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, errors.Join(w.srv.Delete(owners+"/t:0"), w.srv.Create(owners+"/t:0", nil)))
 		w.srv.Thaw()
 		w.within(time.Second, "told", func() bool { return a.told(ownership.ErrPersistentClaim) > 0 })
 		wantUnclaimed(t, reg, unclaimed{persistent: 1})
 		w.nw.Client("a").Delay(50 * time.Millisecond) // a sees nothing of what is in between
-		if err := w.srv.Delete(owners + "/t:0"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:0"))
 		foreign()
 		time.Sleep(time.Second)
 		wantUnclaimed(t, reg, unclaimed{})

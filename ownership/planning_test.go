@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
@@ -46,9 +45,7 @@ func createsEpoch(item string) func(*zktest.Request) bool {
 // A claim waits for its epoch when the newest plan gives the partition to another, so the claim is not sent. The member does not
 // come to see that plan, because Accept is slow, and a later one gives the partition back: it is claimed all the same.
 func TestClaimAfterAPlanThatWasSkipped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		var pause atomic.Int64
 		a := w.owning("a", "t:9", memberOptions{Options: ownership.Options{Accept: func(kiel.Partition) error {
 			time.Sleep(time.Duration(pause.Load()))
@@ -80,9 +77,7 @@ func TestClaimAfterAPlanThatWasSkipped(t *testing.T) {
 // A claim is not sent because the newest plan gives the partition to another. It waits for the rest of its batch, and meanwhile a
 // later plan gives the partition back and is acted on: the partition is claimed when the batch is done.
 func TestClaimAfterAPlanThatWasUsedMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:9", memberOptions{})
 		gates := w.gates(createsEpoch("t:0"), func(r *zktest.Request) bool { return claims(*r) && strings.HasSuffix(r.Ops[0].Path, "/t:1") })
 		plan := func(plan map[string]string) {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -26,9 +26,7 @@ func (m *member) wantWaiting(why string) {
 // A member is ready once its first claims are settled, and stays so when the plan gives it more. It is not while its session is
 // not trusted, and not before what it had is claimed again.
 func TestWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(_ *testing.T, w *world) {
 		hold := func(requests func(zktest.Request) bool) (end func()) {
 			gate := make(chan struct{})
 			w.srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -87,9 +85,7 @@ func TestWaiting(t *testing.T) {
 
 // A member to which the plan gives nothing is ready.
 func TestWaitingForNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(_ *testing.T, w *world) {
 		w.owning("b", items(3), memberOptions{})
 		a := w.join("a", memberOptions{})
 		time.Sleep(time.Second)
@@ -132,9 +128,7 @@ func TestWaitingForWhatCanNotBeClaimed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
+			inWorld(t, func(t *testing.T, w *world) {
 				if test.prepare != nil {
 					test.prepare(w)
 				}
@@ -159,24 +153,16 @@ func TestWaitingForWhatCanNotBeClaimed(t *testing.T) {
 
 // Alive asks the loop, whatever becomes of ZooKeeper, and says how Run has ended.
 func TestAlive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.owning("a", "t:0", memberOptions{}), w.join("b", memberOptions{})
 		idle, err := ownership.NewFromSource(newBrain(a.ses, "g", "c"), a.work, ownership.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		for _, o := range []*ownership.Owner{a.owner, b.owner, idle} {
-			if err := o.Alive(t.Context()); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, o.Alive(t.Context()))
 		}
 		w.srv.Freeze()
 		time.Sleep(time.Minute)
-		if err := a.owner.Alive(t.Context()); err != nil {
-			t.Errorf("without ZooKeeper: %v", err)
-		}
+		noerr.Want(t, a.owner.Alive(t.Context()))
 		w.srv.Thaw()
 		a.owns(time.Minute, "t:0")
 
@@ -196,8 +182,6 @@ func TestAlive(t *testing.T) {
 		}
 		a.quit()
 		<-a.done
-		if err := a.owner.Alive(t.Context()); err != nil {
-			t.Errorf("after Run has ended in order: %v", err)
-		}
+		noerr.Want(t, a.owner.Alive(t.Context()))
 	})
 }

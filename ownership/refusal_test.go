@@ -4,11 +4,11 @@ import (
 	"context"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -23,9 +23,7 @@ func (w *world) operator(t *testing.T) (conn *zk.Conn, end func()) {
 			defer cancel()
 			return w.nw.Client("operator").Dial(ctx, network, address)
 		}), zk.WithHostProvider(&zkHost{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -48,31 +46,22 @@ func (*zkHost) Connected()           {}
 // timeouts and the other member owns everything. When the ACL is mended both own again. When both members are left out
 // nobody owns anything, and that too ends by itself.
 func TestProofsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
 		const timeout = 10 * time.Second
-		w := newWorld(t)
-		defer w.close()
 		op, end := w.operator(t)
 		defer end()
-		seed := make([]int32, 12)
-		for i := range seed {
-			seed[i] = int32(i)
-		}
+		seed := ids(12)
 		everything := zk.WorldACL(zk.PermAll)
 		rotated := append(zk.WorldACL(zk.PermAdmin), zk.DigestACL(zk.PermAll, "new", "password")...)
 		acl := func(list []zk.ACL, paths ...string) {
 			t.Helper()
 			for _, path := range paths {
-				if _, err := op.SetACL(path, list, -1); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Last(t)(op.SetACL(path, list, -1))
 			}
 		}
 		checks := []string{"/check-a", "/check-b"}
 		for _, path := range checks {
-			if _, err := op.Create(path, nil, 0, everything); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Last(t)(op.Create(path, nil, 0, everything))
 		}
 		a := w.joinFullWith("a", session.Options{CheckPath: checks[0]}, seed, ownership.Options{})
 		b := w.joinFullWith("b", session.Options{CheckPath: checks[1]}, seed, ownership.Options{})

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kielgo/kiel/allocator"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -34,17 +35,13 @@ func (w *world) joinFullWith(name string, zk session.Options, partitions []int32
 	client := w.nw.Client(name)
 	zk.Dial = client.Dial
 	ses, err := session.New([]string{"zk:2181"}, zk)
-	if err != nil {
-		w.t.Fatalf("session: %v", err)
-	}
+	noerr.Must(w.t, err)
 	allocation := allocator.Options{Seed: map[string][]int32{"t": partitions}, Registerer: opts.Registerer}
 	for _, f := range change {
 		f(&allocation)
 	}
 	alloc, err := allocator.New(ses, "g", name, allocation)
-	if err != nil {
-		w.t.Fatalf("allocator: %v", err)
-	}
+	noerr.Must(w.t, err)
 	m := &full{member: &member{w: w, name: name, client: client, ses: ses, done: make(chan struct{}), ended: make(chan struct{})}, alloc: alloc}
 	opts.Observer = func(e ownership.Event) { w.journal.event(name, e) }
 	opts.OnError = func(err error) {
@@ -56,9 +53,7 @@ func (w *world) joinFullWith(name string, zk session.Options, partitions []int32
 		defer w.journal.enter(name, c)()
 		return m.work(ctx, c)
 	}, opts)
-	if err != nil {
-		w.t.Fatalf("owner: %v", err)
-	}
+	noerr.Must(w.t, err)
 	life, endSession := context.WithCancel(context.Background())
 	ctx, quit := context.WithCancel(context.Background())
 	m.endSession, m.quit = endSession, quit
@@ -76,14 +71,9 @@ func (w *world) joinFullWith(name string, zk session.Options, partitions []int32
 
 // Members with real allocators join, fall silent, come back, and leave.
 func TestWithAllocator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		const n = 12
-		seed := make([]int32, n)
-		for i := range seed {
-			seed[i] = int32(i)
-		}
+		seed := ids(n)
 		balanced := func(d time.Duration, what string, members ...*full) {
 			t.Helper()
 			took := w.within(d, what, func() bool {
@@ -139,9 +129,7 @@ func TestWithAllocator(t *testing.T) {
 		}
 
 		began := time.Now()
-		if err := b.owner.Stop(context.Background()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
+		noerr.Want(t, b.owner.Stop(context.Background()))
 		t.Logf("stop took %v", time.Since(began))
 		balanced(time.Second, "member left", a, c)
 
@@ -153,10 +141,8 @@ func TestWithAllocator(t *testing.T) {
 
 // While handlers finish, the time that the allocator has to stop does not run: its callback may wait for them.
 func TestAllocatorStopsAfterSlowHandlers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
 		const drain = 10 * time.Second
-		w := newWorld(t)
-		defer w.close()
 		finished := make(chan struct{})
 		a := w.joinFull("a", []int32{0, 1}, ownership.Options{StopTimeout: 20 * time.Second}, func(o *allocator.Options) {
 			o.StopTimeout = drain / 2
@@ -171,9 +157,7 @@ func TestAllocatorStopsAfterSlowHandlers(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		time.AfterFunc(drain, func() { close(finished) })
 		began := time.Now()
-		if err := a.owner.Stop(context.Background()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
+		noerr.Want(t, a.owner.Stop(context.Background()))
 		if d := time.Since(began); d > drain+100*time.Millisecond {
 			t.Errorf("stop took %v", d)
 		}
@@ -203,33 +187,19 @@ func endBefore(t *testing.T) {
 	w := newWorld(t)
 	defer w.close()
 	ses, err := session.New([]string{"zk:2181"}, session.Options{Dial: w.nw.Client("m").Dial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	alloc, err := allocator.New(ses, "g", "m", allocator.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	owner, err := ownership.New(alloc, func(context.Context, *ownership.Claim) error { return nil }, ownership.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- ses.Run(ctx) }()
-	if _, err := ses.Incarnation(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Last(t)(ses.Incarnation(ctx))
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatalf("session: %v", err)
-	}
-	if err := owner.Run(ctx); err != nil {
-		t.Fatalf("owner: %v", err)
-	}
-	if err := owner.Stop(t.Context()); err != nil {
-		t.Fatalf("stop: %v", err)
-	}
+	noerr.Must(t, <-ended)
+	noerr.Must(t, owner.Run(ctx))
+	noerr.Must(t, owner.Stop(t.Context()))
 	if err := alloc.Ready(t.Context()); !errors.Is(err, allocator.ErrStopped) {
 		t.Fatalf("ready: %v", err)
 	}

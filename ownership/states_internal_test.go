@@ -6,15 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership/internal/machine"
 )
 
 // The page on semantics says how Status shows the states of a claim.
 func TestStatesAsShown(t *testing.T) {
 	page, err := os.ReadFile("../docs/semantics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	_, table, _ := strings.Cut(string(page), "| claim | what it means |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := regexp.MustCompile("(?m)^\\| ([A-Z]\\w+) \\| .* \\| `(\\w+)` \\| (?:`(\\w+)` )?\\|$").FindAllStringSubmatch(table, -1)

@@ -11,8 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
+	"github.com/kielgo/kiel/internal/testonly/promtest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
@@ -49,13 +53,9 @@ func (m *member) wantStates(want map[string]string) {
 
 // The status says of each partition of the member who owned it before, why it came, how far it is, and what it waits for.
 func TestStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		b := w.owning("b", "t:1", memberOptions{drain: time.Minute})
-		if err := w.srv.Create(owners+"/t:2", nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create(owners+"/t:2", nil))
 		w.assign(map[string]string{"b": "t:1", "a": "t:4"})
 		a := w.join("a", memberOptions{
 			Options: ownership.Options{
@@ -122,18 +122,14 @@ func TestStatus(t *testing.T) {
 
 // Partitions that can't be claimed now say why.
 func TestStatusOfWhatCanNotBeClaimed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(_ *testing.T, w *world) {
 		w.assign(map[string]string{"a": items(2)})
 		a := w.join("a", memberOptions{session: session.Options{EphemeralBudget: len(owners) + len("/t:0") + 4}})
 		time.Sleep(2 * time.Second)
 		item := map[string]string{"t:0": "t:1", "t:1": "t:0"}[a.owned()]
 		a.wantStates(map[string]string{item: "blocked, room"})
 	})
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(_ *testing.T, w *world) {
 		w.assign(map[string]string{"b": "t:0"})
 		b := w.join("b", memberOptions{session: session.Options{ACL: session.WorldACL(session.PermRead)}})
 		w.within(time.Minute, "told", func() bool { return b.told(session.ErrNoAuth) > 3 })
@@ -143,16 +139,23 @@ func TestStatusOfWhatCanNotBeClaimed(t *testing.T) {
 
 // A stuck handler is named, and a partition that can't be taken for it says so.
 func TestStatusOfStuckHandlers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		gate := make(chan struct{})
+		reg := prometheus.NewPedanticRegistry()
 		a := w.owning("a", "t:0", memberOptions{
-			Options: ownership.Options{RebalanceTimeout: 5 * time.Second},
+			Options: ownership.Options{Registerer: reg, RebalanceTimeout: 5 * time.Second},
 			handler: func(ctx context.Context, _ *ownership.Claim) error { <-ctx.Done(); <-gate; return nil },
 		})
+		stuck := func(handlers, unclaimed float64) {
+			t.Helper()
+			promtest.Has(t, reg, map[string]float64{"kiel_stuck_handlers{}": handlers, "kiel_unclaimable_partitions{reason=stuck}": unclaimed})
+		}
 		w.assign(map[string]string{"b": "t:0"})
-		time.Sleep(10 * time.Second)
+		time.Sleep(5*time.Second - time.Millisecond)
+		stuck(0, 0)
+		time.Sleep(2 * time.Millisecond)
+		stuck(1, 0)
+		time.Sleep(5 * time.Second)
 		a.wantStates(map[string]string{"t:0": "elsewhere"})
 		if g := a.owner.Status(); !slices.Equal(g.Self.StuckHandlers, []string{"t:0"}) {
 			t.Errorf("self %+v", g.Self)
@@ -160,7 +163,10 @@ func TestStatusOfStuckHandlers(t *testing.T) {
 		w.assign(map[string]string{"a": "t:0"})
 		time.Sleep(time.Second)
 		a.wantStates(map[string]string{"t:0": "blocked, its handler for an earlier claim"})
+		stuck(1, 1)
 		close(gate)
+		time.Sleep(time.Millisecond)
+		stuck(0, 0)
 		a.owns(5*time.Second, "t:0")
 		if g := a.owner.Status(); len(g.Self.StuckHandlers) > 0 || g.Troubles[0].Kind != "stuck" || g.Troubles[0].Until == nil {
 			t.Errorf("self %+v, troubles %+v", g.Self, g.Troubles)
@@ -170,9 +176,7 @@ func TestStatusOfStuckHandlers(t *testing.T) {
 
 // Status returns whatever the loop does: what it has when the loop hangs, and without partitions before Run and after it.
 func TestStatusDoesNotHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0 t:1", memberOptions{})
 		time.Sleep(time.Second)
 		gate := make(chan struct{})
@@ -201,9 +205,7 @@ func TestStatusDoesNotHang(t *testing.T) {
 			t.Errorf("after Run: self %+v", g.Self)
 		}
 		idle, err := ownership.NewFromSource(newBrain(a.ses, "g", "c"), a.work, ownership.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		if g := idle.Status(); g.Self.Ready || !strings.Contains(g.Self.Waiting, "Run") {
 			t.Errorf("before Run: self %+v", g.Self)
 		}
@@ -212,9 +214,7 @@ func TestStatusDoesNotHang(t *testing.T) {
 
 // With a real allocator the status has the members and the mapping too.
 func TestStatusWithAllocator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.joinFull("a", []int32{0, 1, 2, 3}, ownership.Options{})
 		a.drain = 100 * time.Millisecond
 		b := w.joinFull("b", nil, ownership.Options{})

@@ -7,10 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -33,44 +32,12 @@ func (w *world) lag(m *member) {
 	})
 }
 
-// A claim was made, its answer is lost, and the plan gives the partition to another. The claim is looked for on a server
-// that has not heard of it yet, and found all the same: nobody waits for a sweep.
-func TestLookOnAServerThatIsBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
-		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
-		time.Sleep(time.Second)
-		w.srv.LoseReply(1, claims)
-		w.srv.SetHook(func(r *zktest.Request) zktest.Action { // the answer is lost, and a can't come back yet
-			if claims(*r) {
-				a.client.Refuse()
-			}
-			return zktest.Action{}
-		})
-		a.brain.assign(map[kiel.Partition]string{part("t:0"): "a"})
-		time.Sleep(100 * time.Millisecond)
-		if w.holder("t:0") == 0 {
-			t.Fatal("the claim was not made")
-		}
-		w.lag(a)
-		w.assign(map[string]string{"b": "t:0"})
-		time.Sleep(100 * time.Millisecond)
-		a.client.Heal()
-		b.owns(3*time.Second, "t:0")
-	})
-}
-
 // A claim of this session that stands without our knowing is found by the sweep, though it lists the claims on a server that
 // has not heard of this one yet.
 func TestSweepOnAServerThatIsBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a, data := w.ownedBefore("t:0")
-		if _, err := a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral))
 		w.lag(a)
 		w.within(11*time.Second, "swept away", func() bool { return w.holder("t:0") == 0 })
 	})
@@ -79,9 +46,7 @@ func TestSweepOnAServerThatIsBehind(t *testing.T) {
 // A claim of this session that stands without our knowing is in the way when the plan gives the partition to us. It is not
 // waited for as if it were another's, but opened.
 func TestStrayClaimInTheWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a, data := w.ownedBefore("t:0")
 		if _, err := a.ses.Current().Multi(context.Background(),
 			session.SetOp(epochs+"/t:0", data, -1), session.CreateOp(owners+"/t:0", data, session.Ephemeral),
@@ -99,9 +64,7 @@ func TestStrayClaimInTheWay(t *testing.T) {
 
 // A list of the claims that fails does not end the sweeps: the next one finds what stands without our knowing.
 func TestSweepsGoOnAfterAFailedList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a, data := w.ownedBefore("t:0")
 		var refused atomic.Int32
 		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -111,9 +74,7 @@ func TestSweepsGoOnAfterAFailedList(t *testing.T) {
 			return zktest.Action{}
 		})
 		w.within(timeout+time.Second, "a list has failed", func() bool { return refused.Load() > 0 })
-		if _, err := a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(a.ses.Current().Create(context.Background(), owners+"/t:0", data, session.Ephemeral))
 		w.within(timeout+time.Second, "swept away", func() bool { return w.holder("t:0") == 0 })
 	})
 }
@@ -121,9 +82,7 @@ func TestSweepsGoOnAfterAFailedList(t *testing.T) {
 // Another program writes the epoch just before a claim is released, so the release is refused. The claim is looked at and
 // released at once: nobody waits for a sweep.
 func TestRefusedReleaseIsLookedAt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.owning("a", "t:0", memberOptions{})
 		b := w.join("b", memberOptions{})
 		time.Sleep(time.Second)

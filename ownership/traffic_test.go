@@ -6,9 +6,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -17,13 +17,9 @@ import (
 // Claims that do not change are not listed again: 24 s of calm cost a member no more than its proofs and a few requests, in a
 // group of 100,000 claims.
 func TestCalmCostsNoList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		for i := range 100_000 {
-			if err := w.srv.Create(fmt.Sprintf("%s/topic-%04d:%d", owners, i/64, i%64), nil); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Create(fmt.Sprintf("%s/topic-%04d:%d", owners, i/64, i%64), nil))
 		}
 		traffic := &recipetest.Traffic{}
 		w.owning("a", items(3), memberOptions{traffic: traffic})
@@ -40,13 +36,9 @@ func TestCalmCostsNoList(t *testing.T) {
 
 // The sweep goes on while the list does not change, and lists the claims when it has.
 func TestSweepListsChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		const foreign = owners + "/t:9"
-		if err := w.srv.Create(foreign, nil); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Create(foreign, nil))
 		a := w.owning("a", items(3), memberOptions{})
 		w.assign(map[string]string{"a": items(3) + " t:9"})
 		time.Sleep(time.Second)
@@ -65,9 +57,7 @@ func TestSweepListsChanges(t *testing.T) {
 		a.owns(time.Second, items(2))
 		time.Sleep(time.Second)
 		// As many claims as before, of which one is a's without its knowing.
-		if _, err := a.ses.Current().Create(context.Background(), owners+"/t:2", data, session.Ephemeral); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Last(t)(a.ses.Current().Create(context.Background(), owners+"/t:2", data, session.Ephemeral))
 		w.within(timeout, "swept away", func() bool { return w.holder("t:2") == 0 })
 		if got := take(); !slices.Contains(got, zktest.OpGetChildren2) {
 			t.Errorf("for a sweep after a change %v", got)
@@ -118,12 +108,10 @@ func (w *world) all() (take func() map[zktest.Op]int) {
 	}
 }
 
-// A member claims a thousand partitions with as few requests as go into packets, watches them with some, and asks for nothing but
-// the sweep's two reads in a session timeout while nothing changes. Its connection may be lost meanwhile.
+// A member claims and releases a thousand partitions with as few requests as go into packets, watches them with some, and asks
+// for nothing but the sweep's two reads in a session timeout while nothing changes. Its connection may be lost meanwhile.
 func TestThousandClaimsCostFewRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		const n = 1000
 		a := w.owning("a", items(1), memberOptions{})
 		time.Sleep(timeout + time.Second)
@@ -152,18 +140,22 @@ func TestThousandClaimsCostFewRequests(t *testing.T) {
 			t.Errorf("after a lost connection %v", got)
 		}
 		before := a.token("t:7")
-		if err := w.srv.Delete(owners + "/t:7"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:7"))
 		w.within(time.Second, "claimed again", func() bool { return a.token("t:7") > before })
+
+		w.nw.Delay(time.Millisecond) // without any, requests are over before the next handler returns
+		take()
+		w.assign(map[string]string{})
+		w.within(5*time.Second, "all released", func() bool { return len(w.srv.Children(owners)) == 0 })
+		if got = take(); got[zktest.OpMulti] > 20 {
+			t.Errorf("for %d releases %v", n, got)
+		}
 	})
 }
 
 // When the names of the claims have changed, a member reads some of its own, in turn: a name does not say whose the claim is.
 func TestClaimsAreReadInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.owning("a", items(40), memberOptions{})
 		time.Sleep(timeout + time.Second)
 		var mu sync.Mutex
@@ -177,9 +169,7 @@ func TestClaimsAreReadInTurn(t *testing.T) {
 			return zktest.Action{}
 		})
 		for i := range 3 {
-			if err := w.srv.Create(fmt.Sprintf("%s/other:%d", owners, i), nil); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.srv.Create(fmt.Sprintf("%s/other:%d", owners, i), nil))
 			time.Sleep(timeout)
 		}
 		mu.Lock()

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
 )
@@ -17,9 +17,7 @@ import (
 func (w *world) asOperator(do func(ctx context.Context, inc *session.Incarnation)) {
 	w.t.Helper()
 	s, err := session.New([]string{"zk:2181"}, session.Options{Dial: w.nw.Client("operator").Dial})
-	if err != nil {
-		w.t.Fatalf("session: %v", err)
-	}
+	noerr.Must(w.t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	ran := make(chan error, 1)
@@ -27,9 +25,7 @@ func (w *world) asOperator(do func(ctx context.Context, inc *session.Incarnation
 	defer func() { <-ran }()
 	defer s.Close(context.Background())
 	inc, err := s.Incarnation(ctx)
-	if err != nil {
-		w.t.Fatalf("session: %v", err)
-	}
+	noerr.Must(w.t, err)
 	do(ctx, inc)
 }
 
@@ -39,25 +35,17 @@ var blocked = kiel.Partition{Topic: "t", ID: 1}
 func TestBlockIsDeleted(t *testing.T) {
 	for name, epoch := range map[string]bool{"with an epoch": true, "without an epoch": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
-				if err := w.srv.Create(owners+"/t:1", []byte(`{"owner":"x"}`)); err != nil {
-					t.Fatal(err)
-				}
+			inWorld(t, func(t *testing.T, w *world) {
+				noerr.Must(t, w.srv.Create(owners+"/t:1", []byte(`{"owner":"x"}`)))
 				if epoch {
-					if err := w.srv.Create(epochs+"/t:1", nil); err != nil {
-						t.Fatal(err)
-					}
+					noerr.Must(t, w.srv.Create(epochs+"/t:1", nil))
 				}
 				w.asOperator(func(ctx context.Context, inc *session.Incarnation) {
 					b, err := ownership.FindBlock(ctx, inc, "g", blocked)
 					if err != nil || !b.Exists || !b.Persistent || b.Owner != "x" || b.Since == nil || b.Session != "" {
 						t.Fatalf("%+v, %v", b, err)
 					}
-					if err := b.Delete(ctx, inc); err != nil {
-						t.Fatal(err)
-					}
+					noerr.Must(t, b.Delete(ctx, inc))
 				})
 				if left := w.srv.Dump(); !epoch && strings.Contains(left, "epochs") { // a member might not be allowed to write it
 					t.Errorf("left %s", left)
@@ -73,16 +61,10 @@ func TestBlockIsDeleted(t *testing.T) {
 func TestBlockThatBecameAClaim(t *testing.T) {
 	for name, epoch := range map[string]bool{"with an epoch": true, "without an epoch": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				defer w.close()
-				if err := w.srv.Create(owners+"/t:1", nil); err != nil {
-					t.Fatal(err)
-				}
+			inWorld(t, func(t *testing.T, w *world) {
+				noerr.Must(t, w.srv.Create(owners+"/t:1", nil))
 				if epoch {
-					if err := w.srv.Create(epochs+"/t:1", nil); err != nil {
-						t.Fatal(err)
-					}
+					noerr.Must(t, w.srv.Create(epochs+"/t:1", nil))
 				}
 				w.asOperator(func(ctx context.Context, inc *session.Incarnation) {
 					b, err := ownership.FindBlock(ctx, inc, "g", blocked) // before a member may have created the epoch
@@ -92,9 +74,7 @@ func TestBlockThatBecameAClaim(t *testing.T) {
 					if err := w.srv.Delete(owners + "/t:1"); err != nil { // somebody else was faster
 						t.Fatal(err)
 					}
-					w.assign(map[string]string{"a": items(2)})
-					a := w.join("a", memberOptions{})
-					a.owns(5*time.Second, items(2))
+					a := w.owning("a", items(2), memberOptions{})
 					if err := b.Delete(ctx, inc); !errors.Is(err, ownership.ErrClaimed) {
 						t.Errorf("got %v", err)
 					}
@@ -118,9 +98,7 @@ func TestBlockThatBecameAClaim(t *testing.T) {
 
 // Nothing stands in the place of a free partition.
 func TestNoBlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.asOperator(func(ctx context.Context, inc *session.Incarnation) {
 			b, err := ownership.FindBlock(ctx, inc, "g", blocked)
 			if err != nil || b.Exists {

@@ -4,17 +4,15 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 )
 
 // Without an Observer, partitions are claimed, handed over, lost and released as with one.
 func TestWithoutObserver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.close()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.assign(map[string]string{"a": items(10)})
 		var lost atomic.Int32
 		handler := func(ctx context.Context, c *ownership.Claim) error {
@@ -33,9 +31,7 @@ func TestWithoutObserver(t *testing.T) {
 			t.Errorf("%d handlers were not trusted any more when they were told to finish", n)
 		}
 		before := b.token("t:3")
-		if err := w.srv.Delete(owners + "/t:3"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.srv.Delete(owners+"/t:3"))
 		w.within(time.Second, "claimed again", func() bool { return b.token("t:3") > before })
 		if n := lost.Load(); n != 1 {
 			t.Errorf("%d handlers have lost their claim, want 1", n)

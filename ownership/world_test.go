@@ -10,10 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/clocks"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership"
 	"github.com/kielgo/kiel/session"
@@ -29,7 +32,9 @@ const (
 // tb is what a world needs of a test.
 type tb interface {
 	Helper()
+	Fatal(args ...any)
 	Fatalf(format string, args ...any)
+	Error(args ...any)
 	Errorf(format string, args ...any)
 	Logf(format string, args ...any)
 }
@@ -53,9 +58,7 @@ func newWorld(t tb) *world {
 		served: make(chan struct{}), owner: map[kiel.Partition]string{},
 	}
 	l, err := w.nw.Listen("zk:2181")
-	if err != nil {
-		t.Fatalf("listen: %v", err)
-	}
+	noerr.Must(t, err)
 	go func() {
 		defer close(w.served)
 		_ = w.srv.Serve(l)
@@ -143,9 +146,7 @@ func (w *world) join(name string, opts memberOptions) *member {
 		close(m.ended)
 	} else {
 		m.ses, err = session.New([]string{"zk:2181"}, opts.session)
-		if err != nil {
-			w.t.Fatalf("session: %v", err)
-		}
+		noerr.Must(w.t, err)
 		go func() {
 			defer close(m.ended)
 			_ = m.ses.Run(life)
@@ -186,9 +187,7 @@ func (w *world) join(name string, opts memberOptions) *member {
 		m.mu.Unlock()
 		return handler(ctx, c)
 	}, opts.Options)
-	if err != nil {
-		w.t.Fatalf("owner: %v", err)
-	}
+	noerr.Must(w.t, err)
 	ctx, quit := context.WithCancelCause(context.Background())
 	m.quit, m.quitFor = func() { quit(nil) }, quit
 	go func() {
@@ -362,6 +361,15 @@ func items(n int) string {
 	return strings.Join(list, " ")
 }
 
+// ids returns 0, 1 … n-1.
+func ids(n int) []int32 {
+	list := make([]int32, n)
+	for i := range list {
+		list[i] = int32(i)
+	}
+	return list
+}
+
 // shared is a value that handlers and the test share.
 type shared[T any] struct {
 	mu sync.Mutex
@@ -378,4 +386,14 @@ func (s *shared[T]) get() T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.v
+}
+
+// inWorld runs a test in a bubble, with a world of its own.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		test(t, w)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
@@ -20,18 +21,12 @@ func TestAwaitedClaimIsNotReadAgain(t *testing.T) {
 		srv, nw := zktest.StartVirtual(t, zktest.Options{})
 		const owners = "/g/owners"
 		for _, data := range []string{"another's", "changed"} {
-			if err := srv.Create(owners+"/t:0", []byte(data)); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, srv.Create(owners+"/t:0", []byte(data)))
 			ses, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: nw.Client("a").Dial})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			recipetest.Run(t, ses)
 			inc, err := ses.Incarnation(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			w := claims.New(claims.Paths{Owners: owners}, "")
 			found := make(chan claims.Finding, 1)
 			before := srv.Stats().Requests[opGet]
@@ -42,14 +37,10 @@ func TestAwaitedClaimIsNotReadAgain(t *testing.T) {
 			reads := 1
 			if data == "changed" { // which is read again
 				reads++
-				if err := srv.Set(owners+"/t:0", []byte("x")); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, srv.Set(owners+"/t:0", []byte("x")))
 				synctest.Wait()
 			}
-			if err := srv.Delete(owners + "/t:0"); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, srv.Delete(owners+"/t:0"))
 			if f := <-found; f.Outcome != claims.Gone {
 				t.Errorf("%s: %+v", data, f)
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/session"
@@ -19,9 +20,7 @@ func TestListOfAnotherHistory(t *testing.T) {
 		t.Cleanup(func() { _ = other.Close() })
 		const owners, address = "/g/owners", "other:2181"
 		must := func(err error) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 		}
 		must(srv.Create(owners+"/t:0", nil))
 		must(other.Create(owners+"/t:1", nil))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership/internal/claims"
 	"github.com/kielgo/kiel/status"
 )
@@ -33,9 +34,7 @@ func TestRecordOfOtherVersions(t *testing.T) {
 		t.Errorf("read %+v, error %v, written %+v", got, err, newer)
 	}
 	older, err := json.Marshal(firstRecord{"a", 7, "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	want := claims.Record{Owner: "a", Version: 7, ID: "x", Reason: statuswrite.Reason(status.Unknown)}
 	if got, err := claims.Decode(older); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("of an older member %+v, error %v", got, err)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // named are the constants of a type in the order of their values.
@@ -16,9 +18,7 @@ type named []struct{ name, means string }
 func constants(t *testing.T, typ string) (all named) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "machine.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	for _, d := range file.Decls {
 		d, ok := d.(*ast.GenDecl)
 		if !ok || d.Tok != token.CONST {
@@ -53,9 +53,7 @@ func (all named) value(t *testing.T, name string) uint8 {
 // The page on semantics has the states of a claim as they are here.
 func TestStatesAreInTheDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/semantics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	for _, c := range constants(t, "Claim") {
 		if row := "| " + c.name + " | " + c.means + " |"; !strings.Contains(string(page), row) {
 			t.Errorf("docs/semantics.md has no row that begins with %s", row)
