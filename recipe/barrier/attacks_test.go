@@ -1,13 +1,12 @@
 package barrier_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -26,38 +25,31 @@ const (
 // returns that it can't tell, and does not wait.
 func TestReadyCameAndWent(t *testing.T) {
 	for _, away := range []bool{false, true} {
-		numbers(t, func(t *testing.T, n int) {
-			synctest.Test(t, func(t *testing.T) {
-				x := newExecution(t)
-				d := x.double(x.Session("g"), n, "")
-				g := x.enter(d)
-				x.until("our znode", x.exists(nameOf(d)))
-				crowd := x.crowd(n-1, false)
-				for _, p := range crowd[1:] {
-					p.goThrough(n)
-				}
-				time.Sleep(time.Second)
-				link, looked := x.Net.Client("g"), x.gate()
-				if away {
-					link.Refuse()
-					link.Cut()
-				} else {
-					x.hold(looked, looks)
-				}
-				crowd[0].goThrough(n)
-				x.over("enter", crowd...)
-				x.until("their going", x.only(nameOf(d)))
-				link.Heal()
-				looked.open()
-				want := error(nil)
-				if away && n > 2 {
-					want = session.ErrUncertain
-				}
-				if x.ends("enter", g, want) && g.m != nil {
-					x.ends("leave", x.leave(g.m), nil)
-				}
-				x.over("leave", crowd...)
-			})
+		numbers(t, func(x *execution, n int) {
+			d, g := x.waits(n)
+			crowd := x.crowd(n-1, false)
+			for _, p := range crowd[1:] {
+				p.goThrough(n)
+			}
+			time.Sleep(time.Second)
+			link, looked := x.Net.Client("g"), x.gate()
+			if away {
+				link.Refuse()
+				link.Cut()
+			} else {
+				x.hold(looked, looks)
+			}
+			crowd[0].goThrough(n)
+			x.over("enter", crowd...)
+			x.until("their going", x.only(nameOf(d)))
+			link.Heal()
+			looked.open()
+			want := error(nil)
+			if away && n > 2 {
+				want = session.ErrUncertain
+			}
+			x.goesThrough(g, want)
+			x.over("leave", crowd...)
 		})
 	}
 }
@@ -65,130 +57,111 @@ func TestReadyCameAndWent(t *testing.T) {
 // Why a member that waits enters by ready alone, although it could count: G sees the number, enters and leaves while the member
 // that has completed the number has not read the directory yet. That member finds too few then.
 func TestTheNumberIsNoSignal(t *testing.T) {
-	numbers(t, func(t *testing.T, n int) {
-		synctest.Test(t, func(t *testing.T) {
-			x := newExecution(t)
-			d := x.double(x.Session("g"), n, "")
-			g := x.enter(d)
-			x.until("our znode", x.exists(nameOf(d)))
-			left := x.later(func(ctx context.Context) error {
-				if <-g.done; g.m == nil {
-					return nil
-				}
-				return g.m.Leave(ctx)
-			})
-			crowd := x.crowd(n-1, true)
-			for _, p := range crowd[1:] {
-				p.goThrough(n)
-			}
-			time.Sleep(time.Second)
-			crowd[0].stops("enter: children", func() { time.Sleep(time.Second) })
-			crowd[0].goThrough(n)
-			x.over("enter", crowd...)
-			x.over("leave", crowd...)
-			if x.ends("enter", g, nil) {
-				x.ends("leave", left, nil)
-			}
-		})
+	numbers(t, func(x *execution, n int) {
+		_, g := x.waits(n)
+		left := x.leaveOnceIn(g)
+		crowd := x.crowd(n-1, true)
+		for _, p := range crowd[1:] {
+			p.goThrough(n)
+		}
+		time.Sleep(time.Second)
+		crowd[0].stops("enter: children", func() { time.Sleep(time.Second) })
+		crowd[0].goThrough(n)
+		x.over("enter", crowd...)
+		x.over("leave", crowd...)
+		if x.ends("enter", g, nil) {
+			x.ends("leave", left, nil)
+		}
 	})
 }
 
 // §2 (b), leaving ready to the last: G completes the number, but the others see it, too, and are leaving when G creates ready.
 // The one with the lowest name takes ready for the highest member, and waits for it.
 func TestReadyIsLeftToTheLast(t *testing.T) {
-	numbers(t, func(t *testing.T, n int) {
-		synctest.Test(t, func(t *testing.T) {
-			x := newExecution(t)
-			d := x.double(x.Session("g"), n, "")
-			if err := x.Srv.Create(path, nil); err != nil {
-				x.Fatal(err)
-			}
-			crowd := x.crowd(n-1, true)
-			asked, making := x.gate(), x.gate()
-			waiting := make([]*gate, len(crowd))
-			for i := range waiting {
-				waiting[i] = x.gate()
-			}
-			leaving := make(chan struct{}, n)
-			for _, p := range crowd {
-				p.stops("leave: children", func() {
-					if leaving <- struct{}{}; len(leaving) == len(crowd) {
-						making.open()
-					}
-					p.awaits(x.exists("ready"))
-				})
-			}
-			crowd[0].stops("enter: children", asked.pass)
-			crowd[0].stops("leave: wait", waiting[0].open)
-			for i, p := range crowd[1:] {
-				p.stops("leave: exists", waiting[i+1].open)
-				p.goThrough(n)
-			}
-			time.Sleep(time.Second)
-			crowd[0].goThrough(n)
-			time.Sleep(time.Second)
-			x.hold(making, func(r zktest.Request) bool {
-				makes := r.Op == zktest.OpMulti && len(r.Ops) > 1
-				if makes {
-					asked.open()
+	numbers(t, func(x *execution, n int) {
+		d := x.double(x.Session("g"), n, "")
+		x.Must(x.Srv.Create(path, nil))
+		crowd := x.crowd(n-1, true)
+		asked, making := x.gate(), x.gate()
+		waiting := make([]*gate, len(crowd))
+		for i := range waiting {
+			waiting[i] = x.gate()
+		}
+		leaving := make(chan struct{}, n)
+		for _, p := range crowd {
+			p.stops("leave: children", func() {
+				if leaving <- struct{}{}; len(leaving) == len(crowd) {
+					making.open()
 				}
-				return makes
+				p.awaits(x.exists("ready"))
 			})
-			g := x.enter(d)
-			if !x.ends("enter", g, nil) || g.m == nil {
-				return
+		}
+		crowd[0].stops("enter: children", asked.pass)
+		crowd[0].stops("leave: wait", waiting[0].open)
+		for i, p := range crowd[1:] {
+			p.stops("leave: exists", waiting[i+1].open)
+			p.goThrough(n)
+		}
+		time.Sleep(time.Second)
+		crowd[0].goThrough(n)
+		time.Sleep(time.Second)
+		x.hold(making, func(r zktest.Request) bool {
+			makes := r.Op == zktest.OpMulti && len(r.Ops) > 1
+			if makes {
+				asked.open()
 			}
-			for _, w := range waiting {
-				w.pass()
-			}
-			left := x.leave(g.m)
-			x.over("leave", crowd...)
-			x.ends("leave", left, nil)
+			return makes
 		})
+		g := x.enter(d)
+		if !x.ends("enter", g, nil) || g.Value == nil {
+			return
+		}
+		for _, w := range waiting {
+			w.pass()
+		}
+		left := x.leave(g.Value)
+		x.over("leave", crowd...)
+		x.ends("leave", left, nil)
 	})
 }
 
 // §2 (b), creating ready again: when G has read the directory the others have deleted ready, and are leaving. Nobody deletes a
 // new ready if G is killed.
 func TestReadyIsMadeAgain(t *testing.T) {
-	numbers(t, func(t *testing.T, n int) {
-		synctest.Test(t, func(t *testing.T) {
-			x := newExecution(t)
-			s := x.Session("g")
-			id, d := x.ID(s), x.double(s, n, "")
-			g := x.enter(d)
-			x.until("our znode", x.exists(nameOf(d)))
-			crowd := x.crowd(n-1, true)
-			looked := x.gate()
-			leaving := make(chan struct{}, n)
-			for _, p := range crowd {
-				p.stops("leave: children", func() {
-					if leaving <- struct{}{}; len(leaving) == len(crowd) {
-						looked.open()
-					}
-					<-g.done
-				})
-			}
-			for _, p := range crowd[1:] {
-				p.goThrough(n)
-			}
-			time.Sleep(time.Second)
-			x.hold(looked, looks)
-			crowd[0].goThrough(n)
-			if !x.ends("enter", g, nil) || g.m == nil {
-				return
-			}
-			x.Srv.KillSession(id)
-			x.over("leave", crowd...)
-		})
+	numbers(t, func(x *execution, n int) {
+		s := x.Session("g")
+		id, d := x.ID(s), x.double(s, n, "")
+		g := x.enter(d)
+		x.until("our znode", x.exists(nameOf(d)))
+		crowd := x.crowd(n-1, true)
+		looked := x.gate()
+		leaving := make(chan struct{}, n)
+		for _, p := range crowd {
+			p.stops("leave: children", func() {
+				if leaving <- struct{}{}; len(leaving) == len(crowd) {
+					looked.open()
+				}
+				<-g.Done
+			})
+		}
+		for _, p := range crowd[1:] {
+			p.goThrough(n)
+		}
+		time.Sleep(time.Second)
+		x.hold(looked, looks)
+		crowd[0].goThrough(n)
+		if !x.ends("enter", g, nil) || g.Value == nil {
+			return
+		}
+		x.Srv.KillSession(id)
+		x.over("leave", crowd...)
 	})
 }
 
 // §2 (c): a ready was left behind. If G deletes it when a Python process has come, that uses up the process's only watch: three
 // enter, and it never wakes. (It takes four: kazoo counts ready as a member.)
 func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
+	inExecution(t, func(x *execution) {
 		x.make("ready")
 		d := x.double(x.Session("g"), 4, "")
 		waits := x.gate()
@@ -199,7 +172,7 @@ func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 		x.until("our znode", x.exists(nameOf(d)))
 		crowd := x.crowd(3, false)
 		for _, p := range crowd {
-			p.stops("leave: ready", func() { <-g.done })
+			p.stops("leave: ready", func() { <-g.Done })
 		}
 		crowd[0].stops("enter: wait", waits.open)
 		crowd[0].goThrough(4)
@@ -216,26 +189,21 @@ func TestStaleReadyUsesUpTheOnlyWatch(t *testing.T) {
 			p.goThrough(4)
 		}
 		x.over("enter", crowd...)
-		if x.ends("enter", g, nil) && g.m != nil {
-			x.ends("leave", x.leave(g.m), nil)
-		}
+		x.goesThrough(g, nil)
 	})
 }
 
 // Why each Enter has another GUID, though kazoo's objects have one each: a Python process that leaves has seen our name in the
 // list. When it reads our znode we are in the next round already. It must not wait for the znode of that round.
 func TestNameOfTheRoundBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
-		d := x.double(x.Session("g"), 2, "")
-		g := x.enter(d)
-		x.until("our znode", x.exists(nameOf(d)))
+	inExecution(t, func(x *execution) {
+		d, g := x.waits(2)
 		p := x.crowd(1, false)[0]
 		again := x.gate()
 		p.stops("leave: exists", again.pass)
 		p.goThrough(2)
 		x.over("enter", p)
-		if !x.ends("enter", g, nil) || !x.ends("leave", x.leave(g.m), nil) {
+		if !x.ends("enter", g, nil) || !x.ends("leave", x.leave(g.Value), nil) {
 			return
 		}
 		g = x.enter(d)
@@ -246,55 +214,39 @@ func TestNameOfTheRoundBefore(t *testing.T) {
 		}
 		p.goThrough(2)
 		x.over("enter", p)
-		if x.ends("enter", g, nil) && g.m != nil {
-			x.ends("leave", x.leave(g.m), nil)
-		}
+		x.goesThrough(g, nil)
 		x.over("leave", p)
 	})
 }
 
 // §13: somebody deletes the directory between two rounds.
 func TestDirectoryDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
-		if err := x.Srv.Create(path, nil); err != nil {
-			x.Fatal(err)
-		}
+	inExecution(t, func(x *execution) {
+		x.Must(x.Srv.Create(path, nil))
 		d := x.double(x.Session("g"), 1, "")
 		for range 2 {
-			m, err := d.Enter(t.Context())
+			m, err := d.Enter(x.Context())
 			if errors.Is(err, session.ErrNoNode) {
-				t.Errorf(refused+": %v", err)
+				x.Errorf(refused+": %v", err)
 				return
 			}
-			if err != nil {
-				x.Fatal(err)
-			}
-			if err := m.Leave(t.Context()); err != nil {
-				x.Error(err)
-			}
-			if err := x.Srv.Delete(path); err != nil {
-				x.Error(err)
-			}
+			x.Must(err)
+			x.Check(m.Leave(x.Context()))
+			x.Check(x.Srv.Delete(path))
 		}
 	})
 }
 
 // §14: the barrier is removed and set up again between the event and the read of the process that waits.
 func TestSetUpAgainBeforeTheLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
-		if err := x.Srv.Create(path, nil); err != nil {
-			x.Fatal(err)
-		}
+	inExecution(t, func(x *execution) {
+		x.Must(x.Srv.Create(path, nil))
 		b := x.barrier(x.Session("g"))
 		c := x.later(b.Wait)
 		time.Sleep(time.Second)
 		link := x.Net.Client("g")
 		link.BlackHole(zktest.ToClient)
-		if err := errors.Join(x.Srv.Delete(path), x.Srv.Create(path, nil)); err != nil {
-			x.Fatal(err)
-		}
+		x.Must(errors.Join(x.Srv.Delete(path), x.Srv.Create(path, nil)))
 		link.Heal()
 		x.ends("wait", c, nil)
 	})
@@ -305,57 +257,47 @@ func TestSetUpAgainBeforeTheLook(t *testing.T) {
 func TestAnotherCameAndWent(t *testing.T) {
 	for what, gFirst := range map[string]bool{"before the last one came": true, "before G came": false} {
 		t.Run(what, func(t *testing.T) {
-			numbers(t, func(t *testing.T, n int) {
-				synctest.Test(t, func(t *testing.T) {
-					x := newExecution(t)
-					if err := x.Srv.Create(path, nil); err != nil {
-						t.Fatal(err)
-					}
-					d := x.double(x.Session("g"), n, "")
-					crowd := x.crowd(n-1, true)
-					for _, p := range crowd[1:] {
-						p.goThrough(n)
-					}
+			numbers(t, func(x *execution, n int) {
+				x.Must(x.Srv.Create(path, nil))
+				d := x.double(x.Session("g"), n, "")
+				crowd := x.crowd(n-1, true)
+				for _, p := range crowd[1:] {
+					p.goThrough(n)
+				}
+				time.Sleep(time.Second)
+				guest := func() {
+					x.make("1")
+					x.remove("1")
+				}
+				var g *call
+				if gFirst {
+					g = x.enter(d)
 					time.Sleep(time.Second)
-					guest := func() {
-						x.make("1")
-						x.remove("1")
-					}
-					var g *call
-					if gFirst {
-						g = x.enter(d)
+					looked := x.gate()
+					x.hold(looked, looks)
+					guest()
+					crowd[0].stops("enter: children", func() {
+						looked.open()
 						time.Sleep(time.Second)
-						looked := x.gate()
-						x.hold(looked, looks)
-						guest()
-						crowd[0].stops("enter: children", func() {
-							looked.open()
-							time.Sleep(time.Second)
-						})
-						crowd[0].goThrough(n)
-					} else {
-						crowd[0].goThrough(n)
-						time.Sleep(time.Second)
-						var once sync.Once
-						x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-							if r.Op == zktest.OpCreate && r.Client == "g" {
-								once.Do(guest)
-							}
-							return zktest.Action{}
-						})
-						g = x.enter(d)
-					}
-					left := x.later(func(ctx context.Context) error {
-						if <-g.done; g.m == nil {
-							return nil
-						}
-						return g.m.Leave(ctx)
 					})
-					x.ends("enter", g, nil)
-					x.over("enter", crowd...)
-					x.over("leave", crowd...)
-					x.ends("leave", left, nil)
-				})
+					crowd[0].goThrough(n)
+				} else {
+					crowd[0].goThrough(n)
+					time.Sleep(time.Second)
+					var once sync.Once
+					x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
+						if r.Op == zktest.OpCreate && r.Client == "g" {
+							once.Do(guest)
+						}
+						return zktest.Action{}
+					})
+					g = x.enter(d)
+				}
+				left := x.leaveOnceIn(g)
+				x.ends("enter", g, nil)
+				x.over("enter", crowd...)
+				x.over("leave", crowd...)
+				x.ends("leave", left, nil)
 			})
 		})
 	}
@@ -364,11 +306,8 @@ func TestAnotherCameAndWent(t *testing.T) {
 // The others have entered and are leaving, and one member has come for the next round, which completes the number with those that
 // still stand. Then they go. G can't tell that it has entered, but it must not wait for the next round, whose members wait for G.
 func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
-		d := x.double(x.Session("g"), 3, "")
-		g := x.enter(d)
-		x.until("our znode", x.exists(nameOf(d)))
+	inExecution(t, func(x *execution) {
+		_, g := x.waits(3)
 		crowd := x.crowd(3, false)
 		crowd[0].goThrough(3)
 		time.Sleep(time.Second)
@@ -390,11 +329,8 @@ func TestNextRoundBeginsBeforeTheLook(t *testing.T) {
 // §2: G has seen the number. When it reads again ready has come and gone, and the others with it. G has lost its connection
 // meanwhile, and with it the watch on ready.
 func TestNumberSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
-		d := x.double(x.Session("g"), 3, "")
-		g := x.enter(d)
-		x.until("our znode", x.exists(nameOf(d)))
+	inExecution(t, func(x *execution) {
+		d, g := x.waits(3)
 		crowd := x.crowd(2, false)
 		crowd[1].goThrough(3)
 		time.Sleep(time.Second)
@@ -408,10 +344,10 @@ func TestNumberSeen(t *testing.T) {
 		x.over("enter", crowd...)
 		x.until("their going", x.only(nameOf(d)))
 		looked.open()
-		if x.until("the end of Enter", g.ended); errors.Is(g.err, session.ErrUncertain) {
-			t.Errorf(unsure+": %v", g.err)
+		if x.until("the end of Enter", g.ended); errors.Is(g.Err, session.ErrUncertain) {
+			x.Errorf(unsure+": %v", g.Err)
 		} else if x.ends("enter", g, nil) {
-			x.ends("leave", x.leave(g.m), nil)
+			x.ends("leave", x.leave(g.Value), nil)
 		}
 		x.over("leave", crowd...)
 	})
@@ -420,31 +356,18 @@ func TestNumberSeen(t *testing.T) {
 // General rules, of deletes: G removes the barrier and the reply is lost. Before G reads the barrier, somebody sets it up again:
 // that is another barrier, which G must not remove.
 func TestSetUpAgainBeforeTheRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
-		if err := x.Srv.Create(path, []byte("first")); err != nil {
-			t.Fatal(err)
-		}
+	inExecution(t, func(x *execution) {
+		x.Must(x.Srv.Create(path, []byte("first")))
 		b := x.barrier(x.Session("g"))
-		lost, again := false, false
-		x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			switch {
-			case r.Op == zktest.OpDelete && r.Path == path && !lost:
-				lost = true
-				return zktest.Action{LoseReply: true}
-			case lost && !again:
-				again = true
-				if err := x.Srv.Create(path, []byte("second")); err != nil {
-					t.Error(err)
-				}
-			}
-			return zktest.Action{}
-		})
-		if there, err := b.Remove(t.Context()); !there || err != nil || !again {
-			t.Errorf("removed: %v, %v; set up again: %v", there, err, again)
+		x.Steps(
+			recipetest.LosesReply(is(zktest.OpDelete)),
+			recipetest.Before(func(zktest.Request) bool { return true }, func() { x.Check(x.Srv.Create(path, []byte("second"))) }),
+		)
+		if there, err := b.Remove(x.Context()); !there || err != nil {
+			x.Errorf("removed: %v, %v", there, err)
 		}
 		if data, _, ok := x.Srv.Get(path); !ok || string(data) != "second" {
-			t.Errorf(opened+": %q exists", data)
+			x.Errorf(opened+": %q exists", data)
 		}
 	})
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
-	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -16,86 +14,62 @@ import (
 
 // The cases of kazoo's test_barrier.py.
 
-func TestBarrierNotExist(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		if err := w.barrier(w.Session("a")).Wait(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestBarrierExists(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		b := w.barrier(w.Session("a"))
-		if err := b.Create(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(b.Create(w.Context()))
 		if data, stat, ok := w.Srv.Get(path); !ok || data == nil || len(data) != 0 || stat.EphemeralOwner != 0 {
-			t.Errorf("%q, %+v, %v", data, stat, ok)
+			w.Errorf("%q, %+v, %v", data, stat, ok)
 		}
-		if err := b.Create(t.Context()); err != nil {
-			t.Errorf("a second time: %v", err)
+		if err := b.Create(w.Context()); err != nil {
+			w.Errorf("a second time: %v", err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
+		ctx := w.Within(30 * time.Second)
 		start := time.Now()
 		err := b.Wait(ctx)
-		blocked, ok := errors.AsType[*recipe.BlockedError](err)
-		if !ok || blocked.Blocker != path || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 30*time.Second {
-			t.Errorf("got %v after %v", err, time.Since(start))
+		if w.Blocked(err, context.DeadlineExceeded).Blocker != path || time.Since(start) != 30*time.Second {
+			w.Errorf("got %v after %v", err, time.Since(start))
 		}
-		if there, err := b.Remove(t.Context()); err != nil || !there {
-			t.Errorf("got %v, %v", there, err)
+		w.make("child")
+		if _, err := b.Remove(w.Context()); !errors.Is(err, session.ErrNotEmpty) {
+			w.Errorf("with a child: %v", err)
 		}
-		if err := b.Wait(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestRemoveNonexistentBarrier(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		if there, err := w.barrier(w.Session("a")).Remove(t.Context()); err != nil || there {
-			t.Errorf("got %v, %v", there, err)
+		w.remove("child")
+		for _, stands := range []bool{true, false} {
+			if there, err := b.Remove(w.Context()); err != nil || there != stands {
+				w.Errorf("got %v, %v", there, err)
+			}
+			w.Check(b.Wait(w.Context()))
 		}
 	})
 }
 
 // All waiters wait until the barrier is removed, though its data changes meanwhile, links break and sessions expire.
 func TestWaitersAndFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		b := w.barrier(w.Session("a"))
-		if err := b.Create(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(b.Create(w.Context()))
 		var calls []*call
 		var sessions []*session.Session
 		for _, name := range []string{"b", "cut", "away", "killed"} {
 			s := w.Session(name)
 			sessions = append(sessions, s)
-			calls = append(calls, w.later(func() error { return w.barrier(s).Wait(t.Context()) }))
+			calls = append(calls, w.later(func() error { return w.barrier(s).Wait(w.Context()) }))
 		}
 		time.Sleep(time.Second)
-		if err := w.Srv.Set(path, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Set(path, []byte("x")))
 		w.Net.Client("cut").Cut()
-		w.Net.Client("away").Refuse()
-		w.Net.Client("away").Cut()
+		w.Unplug("away")
 		w.Srv.KillSession(w.ID(sessions[3]))
 		for _, c := range calls {
 			w.goesOn(c)
 		}
-		if there, err := b.Remove(t.Context()); err != nil || !there {
-			t.Fatalf("%v, %v", there, err)
+		if there, err := b.Remove(w.Context()); err != nil || !there {
+			w.Fatalf("%v, %v", there, err)
 		}
 		time.Sleep(time.Second)
 		if calls[2].ended() {
-			t.Error("found out without a connection")
+			w.Error("found out without a connection")
 		}
 		w.Net.Client("away").Heal()
 		for _, c := range calls {
@@ -115,29 +89,21 @@ func TestLostCreate(t *testing.T) {
 		"request":           {zktest.Action{Cut: true}, false, nil},
 		"reply and removed": {zktest.Action{LoseReply: true}, true, session.ErrUncertain},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			b := w.barrier(w.Session("a"))
-			lost, removed := false, false
-			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-				switch {
-				case r.Op == zktest.OpCreate && r.Path == path && !lost:
-					lost = true
-					return tt.action
-				case r.Op == zktest.OpSync && lost && tt.removed && !removed:
-					removed = true
-					if err := w.Srv.Delete(path); err != nil {
-						t.Error(err)
-					}
-				}
-				return zktest.Action{}
-			})
-			err := b.Create(t.Context())
-			if !errors.Is(err, tt.want) || !lost || removed != tt.removed {
-				t.Errorf("%s: got %v", what, err)
+			steps := []recipetest.Step{
+				recipetest.Meets(tt.action, func(r zktest.Request) bool { return r.Op == zktest.OpCreate && r.Path == path }),
+				recipetest.Before(is(zktest.OpSync), func() { w.Check(w.Srv.Delete(path)) }),
+			}
+			if !tt.removed {
+				steps = steps[:1]
+			}
+			w.Steps(steps...)
+			if err := b.Create(w.Context()); !errors.Is(err, tt.want) {
+				w.Errorf("%s: got %v", what, err)
 			}
 			if _, _, ok := w.Srv.Get(path); ok == tt.removed {
-				t.Errorf("%s: exists: %v", what, ok)
+				w.Errorf("%s: exists: %v", what, ok)
 			}
 		})
 	}
@@ -145,37 +111,24 @@ func TestLostCreate(t *testing.T) {
 
 // While the reply to Remove is missing another process sets the barrier up again: Remove does not remove the new one.
 func TestLostRemove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		b := w.barrier(w.Session("a"))
-		if err := w.Srv.Create(path, nil); err != nil {
-			t.Fatal(err)
-		}
-		lost, again := false, false
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			switch {
-			case r.Op == zktest.OpDelete && !lost:
-				lost = true
-				return zktest.Action{LoseReply: true}
-			case r.Op == zktest.OpSync && lost && !again:
-				again = true
-				if err := w.Srv.Create(path, nil); err != nil {
-					t.Error(err)
-				}
-			}
-			return zktest.Action{}
-		})
-		if there, err := b.Remove(t.Context()); err != nil || !there || !again {
-			t.Errorf("got %v, %v", there, err)
+		w.Must(w.Srv.Create(path, nil))
+		w.Steps(
+			recipetest.LosesReply(is(zktest.OpDelete)),
+			recipetest.Before(is(zktest.OpSync), func() { w.Check(w.Srv.Create(path, nil)) }),
+		)
+		if there, err := b.Remove(w.Context()); err != nil || !there {
+			w.Errorf("got %v, %v", there, err)
 		}
 		if _, _, ok := w.Srv.Get(path); !ok {
-			t.Error("the new one was removed")
+			w.Error("the new one was removed")
 		}
 		// Nobody sets the barrier up again: one delete is enough.
 		w.Srv.SetHook(nil)
 		w.Srv.LoseReply(2, is(zktest.OpDelete))
-		if there, err := b.Remove(t.Context()); err != nil || !there {
-			t.Errorf("got %v, %v", there, err)
+		if there, err := b.Remove(w.Context()); err != nil || !there {
+			w.Errorf("got %v, %v", there, err)
 		}
 	})
 }
@@ -203,12 +156,11 @@ func TestNewRefuses(t *testing.T) {
 
 // Without a session every call ends with its context.
 func TestCallsEndWithTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Net.Refuse()
 		s := w.Session("a")
 		b, d := w.barrier(s), w.double(s, 1, "a")
-		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(w, path, map[string]func(context.Context) error{
 			"Create": b.Create,
 			"Remove": func(ctx context.Context) error { _, err := b.Remove(ctx); return err },
 			"Wait":   b.Wait,

@@ -19,11 +19,14 @@ type execution struct {
 	wg sync.WaitGroup // of Python's calls
 }
 
-func newExecution(t *testing.T) *execution {
+// inExecution runs an execution in a bubble.
+func inExecution(t *testing.T, run func(x *execution)) {
 	t.Helper()
-	x := &execution{world: newWorld(t)}
-	t.Cleanup(x.wg.Wait) // runs late: other cleanups end the calls
-	return x
+	inWorld(t, func(w *world) {
+		x := &execution{world: w}
+		w.Cleanup(x.wg.Wait) // runs late: other cleanups end the calls
+		run(x)
+	})
 }
 
 // enter calls d.Enter in the background, until the test ends.
@@ -32,9 +35,9 @@ func (x *execution) enter(d *barrier.DoubleBarrier) *call {
 	c := x.world.enter(ctx, d)
 	x.Cleanup(func() {
 		cancel()
-		<-c.done
-		if c.m != nil {
-			_ = c.m.Leave(ctx)
+		<-c.Done
+		if c.Value != nil {
+			_ = c.Value.Leave(ctx)
 		}
 	})
 	return c
@@ -46,24 +49,51 @@ func (x *execution) later(f func(ctx context.Context) error) *call {
 	c := x.world.later(func() error { return f(ctx) })
 	x.Cleanup(func() {
 		cancel()
-		<-c.done
+		<-c.Done
 	})
 	return c
 }
 
 func (x *execution) leave(m *barrier.Member) *call { return x.later(m.Leave) }
 
+// waits has G wait in the barrier for all n members.
+func (x *execution) waits(n int) (d *barrier.DoubleBarrier, g *call) {
+	x.Helper()
+	d = x.double(x.Session("g"), n, "")
+	g = x.enter(d)
+	x.until("our znode", x.exists(nameOf(d)))
+	return d, g
+}
+
+// leaveOnceIn has G leave as soon as it has entered.
+func (x *execution) leaveOnceIn(g *call) *call {
+	return x.later(func(ctx context.Context) error {
+		if <-g.Done; g.Value == nil {
+			return nil
+		}
+		return g.Value.Leave(ctx)
+	})
+}
+
+// goesThrough waits until G has entered, with this error, and has it leave if it is inside.
+func (x *execution) goesThrough(g *call, want error) {
+	x.Helper()
+	if x.ends("enter", g, want) && g.Value != nil {
+		x.ends("leave", x.leave(g.Value), nil)
+	}
+}
+
 // ends waits for a call of G's, and checks its error.
 func (x *execution) ends(what string, c *call, want error) bool {
 	x.Helper()
 	select {
-	case <-c.done:
+	case <-c.Done:
 	case <-time.After(time.Minute):
 		x.Errorf(hang+": %s goes on; znodes:\n%s", what, x.Srv.Dump())
 		return false
 	}
-	if !errors.Is(c.err, want) {
-		x.Errorf("%s: got %v, want %v", what, c.err, want)
+	if !errors.Is(c.Err, want) {
+		x.Errorf("%s: got %v, want %v", what, c.Err, want)
 	}
 	return true
 }
@@ -181,9 +211,9 @@ func (p *python) awaits(ok func() bool) {
 }
 
 // numbers runs an execution for two members and for three.
-func numbers(t *testing.T, f func(t *testing.T, n int)) {
+func numbers(t *testing.T, run func(x *execution, n int)) {
 	t.Helper()
 	for n := 2; n <= 3; n++ {
-		t.Run(fmt.Sprintf("of %d", n), func(t *testing.T) { f(t, n) })
+		t.Run(fmt.Sprintf("of %d", n), func(t *testing.T) { inExecution(t, func(x *execution) { run(x, n) }) })
 	}
 }

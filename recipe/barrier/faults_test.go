@@ -5,11 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
-	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -17,12 +15,9 @@ import (
 
 // A barrier was removed, and the server that Create reads from does not know that yet.
 func TestCreateOnALaggingServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, b := w.barrier(w.Session("a")), w.barrier(w.Session("b"))
-		if err := errors.Join(a.Create(t.Context()), w.Srv.Create("/stands", nil)); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(errors.Join(a.Create(w.Context()), w.Srv.Create("/stands", nil)))
 		lags := true
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
@@ -34,14 +29,12 @@ func TestCreateOnALaggingServer(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		if there, err := a.Remove(t.Context()); err != nil || !there {
-			t.Fatal(there, err)
+		if there, err := a.Remove(w.Context()); err != nil || !there {
+			w.Fatal(there, err)
 		}
-		if err := b.Create(t.Context()); err != nil {
-			t.Error(err)
-		}
+		w.Check(b.Create(w.Context()))
 		if _, _, ok := w.Srv.Get(path); !ok {
-			t.Error("Create returned, and no barrier exists")
+			w.Error("Create returned, and no barrier exists")
 		}
 	})
 }
@@ -49,51 +42,35 @@ func TestCreateOnALaggingServer(t *testing.T) {
 // The reply to the create is lost, and the read after it is refused: our znode may exist.
 func TestLookAfterALostCreateIsRefused(t *testing.T) {
 	for _, look := range []zktest.Op{zktest.OpSync, zktest.OpExists} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			d := w.double(w.Session("a"), 2, "")
-			if err := w.Srv.Create("/app", nil); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Srv.Create(path, nil); err != nil {
-				t.Fatal(err)
-			}
-			lost, refused := false, false
-			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-				switch {
-				case r.Op == zktest.OpCreate && r.Path == d.Node() && !lost:
-					lost = true
-					return zktest.Action{LoseReply: true}
-				case r.Op == look && lost && !refused:
-					refused = true
-					return zktest.Action{Err: zktest.ErrSystem}
-				}
-				return zktest.Action{}
-			})
-			c := w.enter(t.Context(), d)
-			w.ended(c, session.ErrUncertain)
-			if !lost || !refused {
-				t.Errorf("lost: %v, refused: %v", lost, refused)
-			}
+			w.Must(w.Srv.Create("/app", nil))
+			w.Must(w.Srv.Create(path, nil))
+			creates := func(r zktest.Request) bool { return r.Op == zktest.OpCreate && r.Path == d.Node() }
+			w.Steps(recipetest.LosesReply(creates), recipetest.Meets(zktest.Action{Err: zktest.ErrSystem}, is(look)))
+			w.ended(w.enter(w.Context(), d), session.ErrUncertain)
 			time.Sleep(5 * time.Second)
 			w.wantChildren()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			_, err := d.Enter(ctx)
-			if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !strings.HasPrefix(blocked.Detail, "1 of ") {
-				t.Errorf("the next Enter: %v", err)
-			}
+			w.waitsAlone(d)
 		})
+	}
+}
+
+// waitsAlone checks that the next Enter of a handle waits, for a minute, and counts one member.
+func (w *world) waitsAlone(d *barrier.DoubleBarrier) {
+	w.Helper()
+	_, err := d.Enter(w.Within(time.Minute))
+	if b := w.Blocked(err, context.DeadlineExceeded); !strings.HasPrefix(b.Detail, "1 of ") {
+		w.Errorf("the next Enter: %v", err)
 	}
 }
 
 // Somebody deletes our znode, and Enter can't tell whether the others have entered with us: the next Enter does not wait for that
 // znode.
 func TestEnterAfterOursWasRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		d := w.double(w.Session("a"), 2, "")
-		c := w.enter(t.Context(), d)
+		c := w.enter(w.Context(), d)
 		w.goesOn(c)
 		w.atNextLook("a", func() {
 			w.make(lowest, highest)
@@ -102,39 +79,31 @@ func TestEnterAfterOursWasRemoved(t *testing.T) {
 		w.make("ready")
 		w.remove("ready")
 		w.ended(c, session.ErrUncertain)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		_, err := d.Enter(ctx)
-		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !strings.HasPrefix(blocked.Detail, "1 of ") {
-			t.Errorf("the next Enter: %v", err)
-		}
+		w.waitsAlone(d)
 	})
 }
 
 // A second Leave ends early. The znode of the lowest stays for the first one, which still waits.
 func TestSecondLeaveOnlyWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		d := w.double(w.Session("a"), 2, "")
-		c := w.enter(t.Context(), d)
+		c := w.enter(w.Context(), d)
 		w.goesOn(c)
 		w.make(highest, "ready")
 		m := w.in(c)
-		first := w.leave(t.Context(), m)
+		first := w.leave(w.Context(), m)
 		w.goesOn(first)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		second := w.leave(ctx, m)
+		second := w.leave(w.Within(time.Second), m)
 		w.ended(second, context.DeadlineExceeded)
-		if blocked, ok := errors.AsType[*recipe.BlockedError](second.err); !ok || blocked.Blocker != path+"/"+highest {
-			t.Errorf("got %v", second.err)
+		if w.Blocked(second.Err, context.DeadlineExceeded).Blocker != path+"/"+highest {
+			w.Errorf("got %v", second.Err)
 		}
 		w.goesOn(first)
 		w.wantChildren(m.Node()[len(path)+1:], highest)
-		if _, err := d.Enter(t.Context()); !errors.Is(err, barrier.ErrEntered) {
-			t.Errorf("Enter beside the first Leave: %v", err)
+		if _, err := d.Enter(w.Context()); !errors.Is(err, barrier.ErrEntered) {
+			w.Errorf("Enter beside the first Leave: %v", err)
 		}
-		third := w.leave(t.Context(), m)
+		third := w.leave(w.Context(), m)
 		w.goesOn(third)
 		w.remove(highest)
 		w.ended(first, nil)
@@ -145,38 +114,51 @@ func TestSecondLeaveOnlyWaits(t *testing.T) {
 
 // Valid ends with trust, and with Leave.
 func TestValid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		d := w.double(w.Session("a"), 1, "")
 		for _, cutOff := range []bool{true, false} {
-			m := w.in(w.enter(t.Context(), d))
+			m := w.in(w.enter(w.Context(), d))
 			if !m.Valid() {
-				t.Error("not valid in the barrier")
+				w.Error("not valid in the barrier")
 			}
 			if cutOff {
 				w.Net.Client("a").BlackHole(zktest.Both)
 				<-m.Incarnation().Context().Done()
 				if m.Valid() {
-					t.Error("valid without trust")
+					w.Error("valid without trust")
 				}
 				w.Net.Client("a").Heal()
 			}
-			w.ended(w.leave(t.Context(), m), nil)
+			w.ended(w.leave(w.Context(), m), nil)
 			if m.Valid() {
-				t.Error("valid after Leave")
+				w.Error("valid after Leave")
 			}
 		}
 	})
 }
 
-// Valid is false from the end of trust, before the context ends.
+// Valid and Participating are false from the end of trust, before the context ends.
 func TestValidBeforeItsContextEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
-			m := w.in(w.enter(t.Context(), w.double(s, 1, "")))
-			t.Cleanup(func() { w.ended(w.leave(context.WithoutCancel(t.Context()), m), nil) })
-			return m
+	for _, byHandle := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			recipetest.InvalidBeforeItsContextEnds(w, w.Net, func(s *session.Session) recipetest.Relied {
+				d := w.double(s, 1, "")
+				m := w.in(w.enter(w.Context(), d))
+				w.Cleanup(func() { w.ended(w.leave(context.WithoutCancel(w.Context()), m), nil) })
+				if byHandle {
+					return participant{m, d}
+				}
+				return m
+			})
 		})
-	})
+	}
 }
+
+// participant is a member as its handle sees it.
+type participant struct {
+	*barrier.Member
+
+	d *barrier.DoubleBarrier
+}
+
+func (p participant) Valid() bool { return p.d.Participating() }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
@@ -34,8 +33,7 @@ func TestGivingUpEnter(t *testing.T) {
 			return exists && r.Op == zktest.OpGetChildren2
 		}, true},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			w.make(lowest)
 			w.remove(lowest)
 			d := w.double(w.Session("a"), 2, "")
@@ -46,25 +44,23 @@ func TestGivingUpEnter(t *testing.T) {
 				}
 				return zktest.Action{}
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			c := w.enter(ctx, d)
+			c := w.enter(w.Within(2*time.Second), d)
 			time.Sleep(time.Second)
 			w.Srv.SetHook(nil)
 			_, _, exists := w.Srv.Get(node)
 			if exists != tt.uncertain {
-				t.Fatalf("%s: it exists: %v", what, exists)
+				w.Fatalf("%s: it exists: %v", what, exists)
 			}
-			other := w.enter(t.Context(), w.double(w.Session("b"), 2, ""))
+			other := w.enter(w.Context(), w.double(w.Session("b"), 2, ""))
 			w.ended(c, context.DeadlineExceeded)
-			if got := errors.Is(c.err, session.ErrUncertain); got != tt.uncertain {
-				t.Errorf("%s: %v", what, c.err)
+			if got := errors.Is(c.Err, session.ErrUncertain); got != tt.uncertain {
+				w.Errorf("%s: %v", what, c.Err)
 			}
-			if blocked, ok := errors.AsType[*recipe.BlockedError](c.err); tt.uncertain && (!ok || !strings.HasSuffix(blocked.Detail, " of 2 members")) {
-				t.Errorf("%s: %v", what, c.err)
+			if blocked, ok := errors.AsType[*recipe.BlockedError](c.Err); tt.uncertain && (!ok || !strings.HasSuffix(blocked.Detail, " of 2 members")) {
+				w.Errorf("%s: %v", what, c.Err)
 			}
 			if other.ended() != tt.uncertain {
-				t.Errorf("%s: the other has entered: %v", what, !tt.uncertain)
+				w.Errorf("%s: the other has entered: %v", what, !tt.uncertain)
 			}
 			w.Net.Client("a").Heal()
 			if !tt.uncertain {
@@ -74,7 +70,7 @@ func TestGivingUpEnter(t *testing.T) {
 			if !tt.uncertain {
 				w.remove(highest)
 			}
-			w.ended(w.leave(t.Context(), m), nil)
+			w.ended(w.leave(w.Context(), m), nil)
 			w.wantChildren()
 		})
 	}
@@ -83,8 +79,7 @@ func TestGivingUpEnter(t *testing.T) {
 // The caller gives up when the number is complete and ready created, and only a read of our znode is missing: the others have
 // entered with us.
 func TestGivingUpEnterAtTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		d := w.double(w.Session("a"), 1, "")
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if _, _, ready := w.Srv.Get(path + "/ready"); ready && r.Op == zktest.OpExists && r.Path == d.Node() {
@@ -92,13 +87,11 @@ func TestGivingUpEnterAtTheEnd(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		c := w.enter(ctx, d)
+		c := w.enter(w.Within(time.Second), d)
 		w.ended(c, barrier.ErrLost)
 		w.ended(c, context.DeadlineExceeded)
-		if _, ok := errors.AsType[*recipe.BlockedError](c.err); ok {
-			t.Errorf("got %v", c.err)
+		if _, ok := errors.AsType[*recipe.BlockedError](c.Err); ok {
+			w.Errorf("got %v", c.Err)
 		}
 		w.Srv.SetHook(nil)
 		w.Net.Client("a").Heal()
@@ -117,8 +110,7 @@ const (
 // Our znode is created and goes with its session before our next read, and the other member enters with it and leaves.
 func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 	for _, fate := range []string{nobodyCame, left, died} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			s := w.Session("a")
 			d := w.double(s, 2, "")
 			id := w.ID(s)
@@ -139,7 +131,7 @@ func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 				}
 				return zktest.Action{Cut: true}
 			})
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(w.Context())
 			defer cancel()
 			c := w.enter(ctx, d)
 			if fate != nobodyCame {
@@ -151,7 +143,7 @@ func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 				w.ended(c, context.Canceled)
 			}
 			if !killed.Load() {
-				t.Error("nothing was tested")
+				w.Error("nothing was tested")
 			}
 		})
 	}
@@ -160,9 +152,8 @@ func TestSessionKilledBeforeTheFirstLook(t *testing.T) {
 // The caller gives up a Leave while it deletes ready: no other request is sent before the delete has returned. A delete that
 // comes later could meet the ready of the next round.
 func TestGivingUpLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		m := w.in(w.enter(t.Context(), w.double(w.Session("a"), 1, "")))
+	inWorld(t, func(w *world) {
+		m := w.in(w.enter(w.Context(), w.double(w.Session("a"), 1, "")))
 		var asked atomic.Int32
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
@@ -174,12 +165,10 @@ func TestGivingUpLeave(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		w.ended(w.leave(ctx, m), context.DeadlineExceeded)
+		w.ended(w.leave(w.Within(time.Second), m), context.DeadlineExceeded)
 		time.Sleep(time.Second)
 		if n := asked.Load(); n != 1 {
-			t.Errorf("%d requests", n)
+			w.Errorf("%d requests", n)
 		}
 		w.Srv.SetHook(nil)
 		w.Net.Client("a").Heal()
@@ -188,65 +177,54 @@ func TestGivingUpLeave(t *testing.T) {
 	})
 }
 
-// Participating is false from the end of trust, before the context ends.
-func TestParticipatingBeforeTheContextEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
-			d := w.double(s, 1, "")
-			m := w.in(w.enter(t.Context(), d))
-			t.Cleanup(func() { w.ended(w.leave(context.WithoutCancel(t.Context()), m), nil) })
-			return participant{m, d}
-		})
-	})
-}
-
-// participant is a member as its handle sees it.
-type participant struct {
-	*barrier.Member
-
-	d *barrier.DoubleBarrier
-}
-
-func (p participant) Valid() bool { return p.d.Participating() }
-
 // An ACL hides the data of the znode that is waited for: the wait goes on without it.
 func TestUnreadable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.make("unreadable")
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpGetData {
-				return zktest.Action{Err: zktest.ErrNoAuth}
-			}
-			return zktest.Action{}
-		})
-		wait := w.later(func() error { return w.barrier(w.Session("a")).Wait(t.Context()) })
-		m := w.in(w.enter(t.Context(), w.double(w.Session("b"), 2, "")))
-		leave := w.leave(t.Context(), m)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		another := w.leave(ctx, m)
+		w.Refuse(zktest.ErrNoAuth, func(r zktest.Request) bool { return r.Op == zktest.OpGetData })
+		wait := w.later(func() error { return w.barrier(w.Session("a")).Wait(w.Context()) })
+		m := w.in(w.enter(w.Context(), w.double(w.Session("b"), 2, "")))
+		leave := w.leave(w.Context(), m)
+		another := w.leave(w.Within(time.Minute), m)
 		w.goesOn(wait)
 		w.goesOn(leave)
 		w.ended(another, context.DeadlineExceeded)
-		blocked, ok := errors.AsType[*recipe.BlockedError](another.err)
+		blocked, ok := errors.AsType[*recipe.BlockedError](another.Err)
 		if !ok || blocked.Blocker != path+"/unreadable" || blocked.Identifier != "" {
-			t.Errorf("got %v", another.err)
+			w.Errorf("got %v", another.Err)
 		}
 		w.remove("unreadable")
 		w.ended(leave, nil)
-		if err := w.Srv.Delete(path); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(path))
 		w.ended(wait, nil)
 	})
 }
 
+// Just before we create ready somebody deletes our znode, and Enter begins anew, with another znode; or somebody else creates
+// ready, and Enter goes in.
+func TestRefusedReady(t *testing.T) {
+	makesReady := func(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops) > 1 }
+	for _, ours := range []bool{true, false} {
+		inWorld(t, func(w *world) {
+			d := w.double(w.Session("a"), 1, "")
+			w.Steps(recipetest.Before(makesReady, func() {
+				if ours {
+					w.Check(w.Srv.Delete(d.Node()))
+				} else {
+					w.make("ready")
+				}
+			}))
+			m := w.in(w.enter(w.Context(), d))
+			w.wantChildren(m.Node()[len(path)+1:], "ready")
+			w.ended(w.leave(w.Context(), m), nil)
+			w.wantChildren()
+		})
+	}
+}
+
 // Somebody deletes our znode when the others have entered with us, just before our last read: the error says which znode is gone.
 func TestOwnZnodeDeletedAtTheEndOfEnter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		d := w.double(w.Session("a"), 1, "")
 		node := d.Node()
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -255,10 +233,10 @@ func TestOwnZnodeDeletedAtTheEndOfEnter(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		c := w.enter(t.Context(), d)
+		c := w.enter(w.Context(), d)
 		w.ended(c, barrier.ErrLost)
-		if !strings.Contains(c.err.Error(), node+" was deleted") {
-			t.Errorf("got %v", c.err)
+		if !strings.Contains(c.Err.Error(), node+" was deleted") {
+			w.Errorf("got %v", c.Err)
 		}
 	})
 }

@@ -27,9 +27,10 @@ const path = "/app/barrier"
 // world has the helpers of this package's tests.
 type world struct{ *recipetest.World }
 
-func newWorld(t *testing.T) *world {
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	return &world{recipetest.NewWorld(t)}
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
 func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
@@ -37,45 +38,29 @@ func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
 func (w *world) barrier(s *session.Session) *barrier.Barrier {
 	w.Helper()
 	b, err := barrier.New(s, path, barrier.Options{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	return b
 }
 
 func (w *world) double(s *session.Session, clients int, identifier string) *barrier.DoubleBarrier {
 	w.Helper()
 	d, err := barrier.NewDouble(s, path, clients, barrier.DoubleOptions{Identifier: identifier})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	return d
 }
 
-// call is a call that goes on in the background.
+// call is a call that goes on in the background. Only Enter returns a member.
 type call struct {
-	m    *barrier.Member
-	err  error
-	done chan struct{}
+	*recipetest.Call[*barrier.Member]
 }
 
 func (c *call) ended() bool {
 	synctest.Wait()
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
+	return c.Ended()
 }
 
 func (w *world) enter(ctx context.Context, d *barrier.DoubleBarrier) *call {
-	c := &call{done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		c.m, c.err = d.Enter(ctx)
-	}()
-	return c
+	return &call{recipetest.Later(func() (*barrier.Member, error) { return d.Enter(ctx) })}
 }
 
 func (w *world) leave(ctx context.Context, m *barrier.Member) *call {
@@ -83,34 +68,29 @@ func (w *world) leave(ctx context.Context, m *barrier.Member) *call {
 }
 
 func (w *world) later(f func() error) *call {
-	c := &call{done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		c.err = f()
-	}()
-	return c
+	return &call{recipetest.Later(func() (*barrier.Member, error) { return nil, f() })}
 }
 
 // in waits for an Enter.
 func (w *world) in(c *call) *barrier.Member {
 	w.Helper()
 	w.ended(c, nil)
-	if c.m == nil {
+	if c.Value == nil {
 		w.Fatal("not entered")
 	}
-	return c.m
+	return c.Value
 }
 
 // ended waits for a call and checks its error.
 func (w *world) ended(c *call, want error) {
 	w.Helper()
 	select {
-	case <-c.done:
+	case <-c.Done:
 	case <-time.After(2 * time.Minute):
 		w.Fatalf("the call goes on; znodes:\n%s", w.Srv.Dump())
 	}
-	if !errors.Is(c.err, want) {
-		w.Fatalf("got %v, want %v", c.err, want)
+	if !errors.Is(c.Err, want) {
+		w.Fatalf("got %v, want %v", c.Err, want)
 	}
 }
 
@@ -119,25 +99,21 @@ func (w *world) goesOn(c *call) {
 	w.Helper()
 	time.Sleep(25 * time.Second)
 	if c.ended() {
-		w.Fatalf("the call has ended: %v; znodes:\n%s", c.err, w.Srv.Dump())
+		w.Fatalf("the call has ended: %v; znodes:\n%s", c.Err, w.Srv.Dump())
 	}
 }
 
 func (w *world) make(names ...string) {
 	w.Helper()
 	for _, name := range names {
-		if err := w.Srv.Create(path+"/"+name, nil); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(w.Srv.Create(path+"/"+name, nil))
 	}
 }
 
 func (w *world) remove(names ...string) {
 	w.Helper()
 	for _, name := range names {
-		if err := w.Srv.Delete(path + "/" + name); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(path + "/" + name))
 	}
 }
 

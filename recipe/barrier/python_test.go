@@ -36,9 +36,7 @@ func (x *execution) python(node string) *python {
 			defer cancel()
 			return w.Net.Client(client).Dial(ctx, network, address)
 		}))
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	p := &python{Conn: conn, node: node, wg: &x.wg, before: func(string) {}, ended: map[string]chan error{}}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(w.Context()))
 	w.Cleanup(func() {

@@ -2,7 +2,6 @@ package barrier_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -19,15 +18,12 @@ func TestRestartedCrossesWithItsOldZnode(t *testing.T) {
 		},
 		"ours": func(x *execution, name string) (in, out func()) {
 			c := x.enter(x.double(x.Session("python "+name), 2, "one identifier"))
-			return func() { x.ends("enter", c, nil) }, func() { x.ends("leave", x.leave(c.m), nil) }
+			return func() { x.ends("enter", c, nil) }, func() { x.ends("leave", x.leave(c.Value), nil) }
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x := newExecution(t)
-				if err := x.Srv.Create(path, nil); err != nil {
-					t.Fatal(err)
-				}
+			inExecution(t, func(x *execution) {
+				x.Must(x.Srv.Create(path, nil))
 				const name, again = "00000000000000000000000000000000", "11111111111111111111111111111111"
 				start(x, name)
 				x.until("the first one", func() bool { return len(x.Srv.Children(path)) == 1 })
@@ -38,14 +34,14 @@ func TestRestartedCrossesWithItsOldZnode(t *testing.T) {
 				in, out := start(x, again)
 				in()
 				if d := time.Since(begun); d > time.Second {
-					t.Errorf("it went in after %v", d)
+					x.Errorf("it went in after %v", d)
 				}
 				out()
 				if d := time.Since(begun); d < 5*time.Second || d > 30*time.Second {
-					t.Errorf("it went out after %v, and the session of the old one is over after about 10 s", d)
+					x.Errorf("it went out after %v, and the session of the old one is over after about 10 s", d)
 				}
 				if left := x.Srv.Children(path); len(left) != 0 {
-					t.Errorf("left: %q", left)
+					x.Errorf("left: %q", left)
 				}
 				x.goesOn(x.enter(x.double(x.Session("g"), 2, "")))
 				link.Heal()

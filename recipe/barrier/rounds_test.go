@@ -6,28 +6,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
 // atNextLook calls do just before the client's next read of the directory.
 func (w *world) atNextLook(client string, do func()) {
-	done := false
-	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if r.Op == zktest.OpGetChildren2 && r.Path == path && r.Client == client && !done {
-			done = true
-			do()
-		}
-		return zktest.Action{}
-	})
-	w.Cleanup(func() {
-		if !done {
-			w.Error("the hook was not used")
-		}
-	})
+	w.Steps(recipetest.Before(func(r zktest.Request) bool { return looks(r) && r.Client == client }, do))
 }
 
 // One of three members was away. All three may have been there at one time meanwhile, or two may have come and left one after the
@@ -54,15 +42,13 @@ func TestUndecided(t *testing.T) {
 			w.remove(lowest)
 		}, nil},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			d := w.double(w.Session("a"), 3, "")
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(w.Context())
 			defer cancel()
 			c := w.enter(ctx, d)
 			w.goesOn(c)
-			w.Net.Client("a").Refuse()
-			w.Net.Client("a").Cut()
+			w.Unplug("a")
 			time.Sleep(time.Second)
 			tt.do(w)
 			w.Net.Client("a").Heal()
@@ -75,7 +61,7 @@ func TestUndecided(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second)
 			if _, _, ok := w.Srv.Get(d.Node()); ok {
-				t.Errorf("%s: it exists still", what)
+				w.Errorf("%s: it exists still", what)
 			}
 		})
 	}
@@ -84,15 +70,13 @@ func TestUndecided(t *testing.T) {
 // A member that waits goes and comes again under its name between two reads, and the number is complete: that does not show that
 // ready existed.
 func TestNameUsedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		d := w.double(w.Session("a"), 3, "")
-		c := w.enter(t.Context(), d)
+		c := w.enter(w.Context(), d)
 		w.goesOn(c)
 		w.make(highest)
 		w.goesOn(c)
-		w.Net.Client("a").Refuse()
-		w.Net.Client("a").Cut()
+		w.Unplug("a")
 		w.remove(highest)
 		w.make(highest, lowest)
 		w.Net.Client("a").Heal()
@@ -100,7 +84,7 @@ func TestNameUsedAgain(t *testing.T) {
 		w.make("ready")
 		m := w.in(c)
 		w.remove(lowest, highest)
-		w.ended(w.leave(t.Context(), m), nil)
+		w.ended(w.leave(w.Context(), m), nil)
 	})
 }
 
@@ -108,8 +92,7 @@ func TestNameUsedAgain(t *testing.T) {
 // before all have left the round before.
 func TestRounds(t *testing.T) {
 	for n := 2; n <= 4; n++ {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			const rounds = 30
 			var begun, left atomic.Int64
 			var wg sync.WaitGroup
@@ -123,22 +106,22 @@ func TestRounds(t *testing.T) {
 					for round := range int64(rounds) {
 						time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
 						begun.Add(1)
-						m, err := d.Enter(t.Context())
+						m, err := d.Enter(w.Context())
 						if err != nil {
-							t.Errorf("%s: round %d: %v", name, round, err)
+							w.Errorf("%s: round %d: %v", name, round, err)
 							return
 						}
 						if b, l := begun.Load(), left.Load(); b < int64(n)*(round+1) || l < int64(n)*round {
-							t.Errorf("%s: in round %d when %d had begun and %d had left", name, round, b, l)
+							w.Errorf("%s: in round %d when %d had begun and %d had left", name, round, b, l)
 						}
 						time.Sleep(time.Duration(100+random.IntN(3)) * time.Millisecond) // longer than some round trips
 						left.Add(1)
-						if err := m.Leave(t.Context()); err != nil {
-							t.Errorf("%s: round %d: %v", name, round, err)
+						if err := m.Leave(w.Context()); err != nil {
+							w.Errorf("%s: round %d: %v", name, round, err)
 							return
 						}
 						if l := left.Load(); l < int64(n)*(round+1) {
-							t.Errorf("%s: left round %d when %d had left", name, round, l)
+							w.Errorf("%s: left round %d when %d had left", name, round, l)
 						}
 					}
 				})
@@ -159,12 +142,12 @@ func TestRounds(t *testing.T) {
 				}
 			})
 			start := time.Now()
-			for left.Load() < int64(n*rounds) && time.Since(start) < 10*time.Minute && !t.Failed() {
+			for left.Load() < int64(n*rounds) && time.Since(start) < 10*time.Minute && !w.Failed() {
 				time.Sleep(time.Second)
 			}
 			close(stop)
 			if left.Load() < int64(n*rounds) {
-				t.Fatalf("%d of %d; znodes:\n%s", left.Load(), n*rounds, w.Srv.Dump())
+				w.Fatalf("%d of %d; znodes:\n%s", left.Load(), n*rounds, w.Srv.Dump())
 			}
 			wg.Wait()
 		})

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -20,55 +19,47 @@ const (
 // §11 (c): the counter is at 5. We and Python both write 6; our connection breaks and Python's write wins. The znode then has our
 // number, one version later, although our write was not carried out.
 func TestAnotherWroteTheSameNumber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.put("5")
+	inWorld(t, func(w *world) {
+		w.Write(path, "5")
 		c := w.counter(w.Session("g"))
-		python := must[*session.Incarnation](w)(w.Session("python").Incarnation(t.Context()))
+		python := w.Incarnation(w.Session("python"))
 		var added int64
 		w.onSet(func() zktest.Action {
 			// kazoo's _inner_change
-			data, stat, err := python.Get(t.Context(), path)
+			data, stat, err := python.Get(w.Context(), path)
 			if err == nil && string(data) == "5" {
-				_, err = python.Set(t.Context(), path, []byte("6"), stat.Version)
+				_, err = python.Set(w.Context(), path, []byte("6"), stat.Version)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			w.Check(err)
 			added++
 			return zktest.Action{Cut: true}
 		})
-		v, err := c.Add(t.Context(), 1)
+		v, err := c.Add(w.Context(), 1)
 		if err == nil {
 			added++
 		} else if _, ok := c.Last(); ok || !errors.Is(err, session.ErrUncertain) {
-			t.Errorf("got %d, %v", v, err)
+			w.Errorf("got %d, %v", v, err)
 		}
-		if sum := must[int64](w)(strconv.ParseInt(w.data(), 10, 64)); sum < 5+added {
-			t.Errorf(oneShort+": %d additions to 5 have made %d", added, sum)
+		if sum := must[int64](w)(strconv.ParseInt(w.Data(path), 10, 64)); sum < 5+added {
+			w.Errorf(oneShort+": %d additions to 5 have made %d", added, sum)
 		}
 	})
 }
 
 // §13: a reset. Python's counter creates the znode once and does not check again that it exists.
 func TestResetKeepsTheZnode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		c := w.counter(w.Session("g"))
-		python := must[*session.Incarnation](w)(w.Session("python").Incarnation(t.Context()))
-		if err := python.EnsurePath(t.Context(), path); err != nil {
-			t.Fatal(err)
-		}
-		must[int64](w)(c.Add(t.Context(), 7))
-		if err := c.Reset(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		data, _, err := python.Get(t.Context(), path)
+		python := w.Incarnation(w.Session("python"))
+		w.Must(python.EnsurePath(w.Context(), path))
+		must[int64](w)(c.Add(w.Context(), 7))
+		w.Must(c.Reset(w.Context()))
+		data, _, err := python.Get(w.Context(), path)
 		switch {
 		case errors.Is(err, session.ErrNoNode):
-			t.Errorf(pythonFails+": %v", err)
+			w.Errorf(pythonFails+": %v", err)
 		case err != nil || string(data) != "0":
-			t.Errorf("got %q, %v", data, err)
+			w.Errorf("got %q, %v", data, err)
 		}
 	})
 }
@@ -76,46 +67,42 @@ func TestResetKeepsTheZnode(t *testing.T) {
 // §13: Python reads the counter after we have created the znode and before we have written the number. kazoo can't decode nil
 // data, which is None in Python: it raises AttributeError.
 func TestNilIsNoNumber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		c := w.counter(w.Session("g"))
-		python := must[*session.Incarnation](w)(w.Session("python").Incarnation(t.Context()))
+		python := w.Incarnation(w.Session("python"))
 		w.onSet(func() zktest.Action {
-			data, _, err := python.Get(t.Context(), path)
+			data, _, err := python.Get(w.Context(), path)
 			switch {
 			case err != nil || len(data) > 0:
-				t.Errorf("got %q, %v", data, err)
+				w.Errorf("got %q, %v", data, err)
 			case data == nil:
-				t.Errorf(pythonFails + ": it reads None")
+				w.Errorf(pythonFails + ": it reads None")
 			}
 			return zktest.Action{}
 		})
-		must[int64](w)(c.Add(t.Context(), 7))
+		must[int64](w)(c.Add(w.Context(), 7))
 	})
 }
 
 // §13: somebody deletes the znode and its directory. Our counter creates both again, so that Python's, which creates them once,
 // works again.
 func TestDirectoryDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.put("5")
+	inWorld(t, func(w *world) {
+		w.Write(path, "5")
 		c := w.counter(w.Session("g"))
-		python := must[*session.Incarnation](w)(w.Session("python").Incarnation(t.Context()))
-		must[int64](w)(c.Add(t.Context(), 1))
-		if err := errors.Join(w.Srv.Delete(path), w.Srv.Delete(path[:strings.LastIndexByte(path, '/')])); err != nil {
-			t.Fatal(err)
-		}
-		_, err := c.Add(t.Context(), 1)
+		python := w.Incarnation(w.Session("python"))
+		must[int64](w)(c.Add(w.Context(), 1))
+		w.Must(errors.Join(w.Srv.Delete(path), w.Srv.Delete(path[:strings.LastIndexByte(path, '/')])))
+		_, err := c.Add(w.Context(), 1)
 		if err != nil && !errors.Is(err, session.ErrNoNode) {
-			t.Error(err)
+			w.Error(err)
 		}
-		data, _, err := python.Get(t.Context(), path)
+		data, _, err := python.Get(w.Context(), path)
 		switch {
 		case errors.Is(err, session.ErrNoNode):
-			t.Errorf(pythonFails+": %v", err)
+			w.Errorf(pythonFails+": %v", err)
 		case err != nil || string(data) != "1":
-			t.Errorf("got %q, %v", data, err)
+			w.Errorf("got %q, %v", data, err)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"math/big"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe/counter"
@@ -17,73 +16,70 @@ import (
 // The cases of kazoo's test_counter.py.
 
 func TestIntCounter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx, is := t.Context(), must[int64](w)
-		c := must[*counter.Counter[int64]](w)(counter.New(w.Session("a"), path, counter.Options[int64]{}))
+	inWorld(t, func(w *world) {
+		ctx, is := w.Context(), must[int64](w)
+		c := w.counter(w.Session("a"))
 		if v := is(c.Get(ctx)); v != 0 {
-			t.Errorf("starts with %d", v)
+			w.Errorf("starts with %d", v)
 		}
 		is(c.Add(ctx, 2))
 		if v := is(c.Add(ctx, 1)); v != 3 || is(c.Get(ctx)) != 3 {
-			t.Errorf("got %d, want 3", v)
+			w.Errorf("got %d, want 3", v)
 		}
+		w.Must(w.Srv.Create(path+"/child", nil)) // a counter may have children
 		is(c.Subtract(ctx, 3))
-		if v := is(c.Subtract(ctx, 1)); v != -1 || is(c.Get(ctx)) != -1 || w.data() != "-1" {
-			t.Errorf("got %d, want -1; the data is %q", v, w.data())
+		if v := is(c.Subtract(ctx, 1)); v != -1 || is(c.Get(ctx)) != -1 || w.Data(path) != "-1" {
+			w.Errorf("got %d, want -1; the data is %q", v, w.Data(path))
 		}
 	})
 }
 
 func TestIntCuratorCounter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx, is := t.Context(), must[int32](w)
+	inWorld(t, func(w *world) {
+		ctx, is := w.Context(), must[int32](w)
 		c := must[*counter.Counter[int32]](w)(counter.NewCurator(w.Session("a"), path, counter.Options[int32]{}))
 		if v := is(c.Get(ctx)); v != 0 {
-			t.Errorf("starts with %d", v)
+			w.Errorf("starts with %d", v)
 		}
 		is(c.Add(ctx, 2))
 		is(c.Add(ctx, 1))
 		is(c.Subtract(ctx, 3))
 		is(c.Subtract(ctx, 1))
-		if v := is(c.Get(ctx)); v != -1 || w.data() != "\xff\xff\xff\xff" {
-			t.Errorf("got %d, %q", v, w.data())
+		if v := is(c.Get(ctx)); v != -1 || w.Data(path) != "\xff\xff\xff\xff" {
+			w.Errorf("got %d, %q", v, w.Data(path))
 		}
 		is(c.Add(ctx, 1))
-		if v := is(c.Add(ctx, 2147483647)); v != 2147483647 || w.data() != "\x7f\xff\xff\xff" {
-			t.Errorf("got %d, %q", v, w.data())
+		if v := is(c.Add(ctx, 2147483647)); v != 2147483647 || w.Data(path) != "\x7f\xff\xff\xff" {
+			w.Errorf("got %d, %q", v, w.Data(path))
 		}
 		is(c.Subtract(ctx, 2147483647))
-		if v := is(c.Subtract(ctx, 2147483647)); v != -2147483647 || w.data() != "\x80\x00\x00\x01" {
-			t.Errorf("got %d, %q", v, w.data())
+		if v := is(c.Subtract(ctx, 2147483647)); v != -2147483647 || w.Data(path) != "\x80\x00\x00\x01" {
+			w.Errorf("got %d, %q", v, w.Data(path))
 		}
 	})
 }
 
 func TestFloatCounter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx, is := t.Context(), must[float64](w)
+	inWorld(t, func(w *world) {
+		ctx, is := w.Context(), must[float64](w)
 		c := must[*counter.Counter[float64]](w)(counter.NewFloat(w.Session("a"), path, counter.Options[float64]{}))
 		if v := is(c.Get(ctx)); v != 0 {
-			t.Errorf("starts with %v", v)
+			w.Errorf("starts with %v", v)
 		}
-		if v := is(c.Add(ctx, 2.1)); v != 2.1 || w.data() != "2.1" {
-			t.Errorf("got %v, %q", v, w.data())
+		if v := is(c.Add(ctx, 2.1)); v != 2.1 || w.Data(path) != "2.1" {
+			w.Errorf("got %v, %q", v, w.Data(path))
 		}
-		if v := is(c.Subtract(ctx, 3.1)); v != -1 || w.data() != "-1.0" {
-			t.Errorf("got %v, %q", v, w.data())
+		if v := is(c.Subtract(ctx, 3.1)); v != -1 || w.Data(path) != "-1.0" {
+			w.Errorf("got %v, %q", v, w.Data(path))
 		}
 	})
 }
 
 // Arguments that raise TypeError in Python do not compile here. There remain numbers that do not fit, and data of another kind.
 func TestErrors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx, s := t.Context(), w.Session("a")
-		ints := must[*counter.Counter[int64]](w)(counter.New(s, path, counter.Options[int64]{}))
+	inWorld(t, func(w *world) {
+		ctx, s := w.Context(), w.Session("a")
+		ints := w.counter(s)
 		floats := must[*counter.Counter[float64]](w)(counter.NewFloat(s, path, counter.Options[float64]{}))
 		four := must[*counter.Counter[int32]](w)(counter.NewCurator(s, path, counter.Options[int32]{}))
 		calls := map[string]func() error{
@@ -114,56 +110,51 @@ func TestErrors(t *testing.T) {
 			{"\x7f\xff\xff\xff", "curator add", counter.ErrRange},
 			{"\x00\x00\x00\x00", "curator -min", counter.ErrRange},
 		} {
-			w.put(tt.data)
+			w.Write(path, tt.data)
 			_, before, _ := w.Srv.Get(path)
 			if err := calls[tt.call](); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), path) {
-				t.Errorf("%q: %s: got %v, want %v", tt.data, tt.call, err, tt.want)
+				w.Errorf("%q: %s: got %v, want %v", tt.data, tt.call, err, tt.want)
 			}
 			if _, after, _ := w.Srv.Get(path); after != before {
-				t.Errorf("%q: %s: something was written", tt.data, tt.call)
+				w.Errorf("%q: %s: something was written", tt.data, tt.call)
 			}
 		}
 		// Set and Reset replace the data.
-		w.put("junk")
-		if err := ints.Set(ctx, 7); err != nil || w.data() != "7" {
-			t.Errorf("%v, %q", err, w.data())
+		w.Write(path, "junk")
+		if err := ints.Set(ctx, 7); err != nil || w.Data(path) != "7" {
+			w.Errorf("%v, %q", err, w.Data(path))
 		}
-		w.put("junk")
-		if err := ints.Reset(ctx); err != nil || w.data() != "0" {
-			t.Errorf("%v, %q", err, w.data())
+		w.Write(path, "junk")
+		if err := ints.Reset(ctx); err != nil || w.Data(path) != "0" {
+			w.Errorf("%v, %q", err, w.Data(path))
 		}
 	})
 }
 
 func TestPrePostValues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx := t.Context()
-		c := must[*counter.Counter[int64]](w)(counter.New(w.Session("a"), path, counter.Options[int64]{}))
+	inWorld(t, func(w *world) {
+		ctx := w.Context()
+		c := w.counter(w.Session("a"))
 		if last, ok := c.Last(); ok {
-			t.Errorf("before any change: %v", last)
+			w.Errorf("before any change: %v", last)
 		}
 		want := func(pre, post int64) {
-			t.Helper()
+			w.Helper()
 			if last, ok := c.Last(); !ok || last != (counter.Change[int64]{Pre: pre, Post: post}) {
-				t.Errorf("got %v, want %d and %d", last, pre, post)
+				w.Errorf("got %v, want %d and %d", last, pre, post)
 			}
 		}
 		must[int64](w)(c.Add(ctx, 2))
 		want(0, 2)
 		must[int64](w)(c.Subtract(ctx, 3))
 		want(2, -1)
-		if err := c.Set(ctx, 40); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(c.Set(ctx, 40))
 		want(-1, 40)
-		if err := c.Reset(ctx); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(c.Reset(ctx))
 		want(40, 0)
-		w.put("x")
+		w.Write(path, "x")
 		if _, err := c.Add(ctx, 1); err == nil {
-			t.Error("no error")
+			w.Error("no error")
 		}
 		want(40, 0)
 	})
@@ -171,73 +162,68 @@ func TestPrePostValues(t *testing.T) {
 
 // The default is the number of a missing znode, and Reset writes it. Nothing is deleted, and reading creates nothing.
 func TestDefault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx, is := t.Context(), must[int64](w)
+	inWorld(t, func(w *world) {
+		ctx, is := w.Context(), must[int64](w)
 		c := must[*counter.Counter[int64]](w)(counter.New(w.Session("a"), path, counter.Options[int64]{Default: 10}))
 		if is(c.Get(ctx)) != 10 || c.Default() != 10 {
-			t.Error("not the default")
+			w.Error("not the default")
 		}
 		if _, _, ok := w.Srv.Get("/app"); ok {
-			t.Error("looking created something")
+			w.Error("looking created something")
 		}
 		if v := is(c.Add(ctx, 1)); v != 11 {
-			t.Errorf("got %d", v)
+			w.Errorf("got %d", v)
 		}
 		_, made, _ := w.Srv.Get(path)
-		if err := c.Reset(ctx); err != nil || w.data() != "10" {
-			t.Errorf("%v, %q", err, w.data())
+		if err := c.Reset(ctx); err != nil || w.Data(path) != "10" {
+			w.Errorf("%v, %q", err, w.Data(path))
 		}
 		if _, stat, _ := w.Srv.Get(path); stat.Czxid != made.Czxid || stat.EphemeralOwner != 0 {
-			t.Error("the znode is another")
+			w.Error("the znode is another")
 		}
-		w.put("")
+		w.Write(path, "")
 		if v := is(c.Subtract(ctx, 1)); v != 9 {
-			t.Errorf("got %d", v)
+			w.Errorf("got %d", v)
 		}
 		// The znode was deleted with its parent: both are created again.
-		if err := w.Srv.Delete("/app"); err != nil {
-			t.Fatal(err)
-		}
-		if v := is(c.Add(ctx, 1)); v != 11 || w.data() != "11" {
-			t.Errorf("got %d", v)
+		w.Must(w.Srv.Delete("/app"))
+		if v := is(c.Add(ctx, 1)); v != 11 || w.Data(path) != "11" {
+			w.Errorf("got %d", v)
 		}
 	})
 }
 
 // Integers have any size, and the counter shares no memory with its callers.
 func TestBig(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx := t.Context()
+	inWorld(t, func(w *world) {
+		ctx := w.Context()
 		huge, _ := new(big.Int).SetString("1"+strings.Repeat("0", 40), 10)
 		mine := new(big.Int).Set(huge)
 		c := must[*counter.Counter[*big.Int]](w)(counter.NewBig(w.Session("a"), path, counter.Options[*big.Int]{Default: mine}))
 		mine.SetInt64(1)
 		v := must[*big.Int](w)(c.Add(ctx, big.NewInt(-1)))
-		if v.String() != strings.Repeat("9", 40) || w.data() != v.String() {
-			t.Errorf("got %v, %q", v, w.data())
+		if v.String() != strings.Repeat("9", 40) || w.Data(path) != v.String() {
+			w.Errorf("got %v, %q", v, w.Data(path))
 		}
 		v.SetInt64(5)
 		c.Default().SetInt64(6)
-		if last, _ := c.Last(); last.Pre.Cmp(huge) != 0 || last.Post.String() != w.data() {
-			t.Errorf("last: %v", last)
+		if last, _ := c.Last(); last.Pre.Cmp(huge) != 0 || last.Post.String() != w.Data(path) {
+			w.Errorf("last: %v", last)
 		}
 		if v = must[*big.Int](w)(c.Subtract(ctx, huge)); v.Int64() != -1 {
-			t.Errorf("got %v", v)
+			w.Errorf("got %v", v)
 		}
 		zero := must[*counter.Counter[*big.Int]](w)(counter.NewBig(w.Session("a"), path, counter.Options[*big.Int]{}))
-		if err := zero.Reset(ctx); err != nil || w.data() != "0" {
-			t.Errorf("%v, %q", err, w.data())
+		if err := zero.Reset(ctx); err != nil || w.Data(path) != "0" {
+			w.Errorf("%v, %q", err, w.Data(path))
 		}
 	})
 }
 
 // The texts are those that Python writes and reads.
 func TestTexts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx, s := t.Context(), w.Session("a")
+	inWorld(t, func(w *world) {
+		ctx, s := w.Context(), w.Session("a")
 		floats := must[*counter.Counter[float64]](w)(counter.NewFloat(s, path, counter.Options[float64]{}))
 		for text, v := range map[string]float64{
 			"0.0": 0, "-0.0": math.Copysign(0, -1), "1.0": 1, "2.1": 2.1, "0.1": .1, "0.30000000000000004": math.Nextafter(.3, 1),
@@ -246,38 +232,38 @@ func TestTexts(t *testing.T) {
 			"5e-324": math.SmallestNonzeroFloat64, "1.7976931348623157e+308": math.MaxFloat64, "-1.5e-07": -1.5e-7, "1e+100": 1e100,
 			"inf": math.Inf(1), "-inf": math.Inf(-1), "nan": math.NaN(),
 		} {
-			if err := floats.Set(ctx, v); err != nil || w.data() != text {
-				t.Errorf("%v is written %q, want %q: %v", v, w.data(), text, err)
+			if err := floats.Set(ctx, v); err != nil || w.Data(path) != text {
+				w.Errorf("%v is written %q, want %q: %v", v, w.Data(path), text, err)
 			}
 			if got, err := floats.Get(ctx); err != nil || math.Float64bits(got) != math.Float64bits(v) && v == v {
-				t.Errorf("%q is read %v: %v", text, got, err)
+				w.Errorf("%q is read %v: %v", text, got, err)
 			}
 		}
 		for text, want := range map[string]float64{
 			" 1\n": 1, "+.5": .5, "1.": 1, "1_0.0_1e1_0": 1001e8, "1E3": 1000, "-Infinity": math.Inf(-1), "1e999": math.Inf(1), "\f7\v": 7, "007": 7,
 		} {
-			w.put(text)
+			w.Write(path, text)
 			if got, err := floats.Get(ctx); err != nil || got != want {
-				t.Errorf("%q is read %v, want %v: %v", text, got, want, err)
+				w.Errorf("%q is read %v, want %v: %v", text, got, want, err)
 			}
 		}
 		for _, text := range []string{" ", ".", "1__0", "_1", "1_", "1_.0", "1._0", "e5", "1e", "1e+", "0x10", "1 2", "++1", "infin", "1,0", "\x1f7", "١"} {
-			w.put(text)
+			w.Write(path, text)
 			if got, err := floats.Get(ctx); !errors.Is(err, counter.ErrValue) {
-				t.Errorf("%q is read %v: %v", text, got, err)
+				w.Errorf("%q is read %v: %v", text, got, err)
 			}
 		}
-		ints := must[*counter.Counter[int64]](w)(counter.New(s, path, counter.Options[int64]{}))
+		ints := w.counter(s)
 		for text, want := range map[string]int64{" -1\n": -1, "+1_000": 1000, "007": 7, "\t9223372036854775807": math.MaxInt64} {
-			w.put(text)
+			w.Write(path, text)
 			if got, err := ints.Get(ctx); err != nil || got != want {
-				t.Errorf("%q is read %v, want %v: %v", text, got, want, err)
+				w.Errorf("%q is read %v, want %v: %v", text, got, want, err)
 			}
 		}
 		for _, text := range []string{" ", "-", "+-1", "1.0", "1__0", "_1", "1_", "0x10", "1 2", "\x1f7", "１", strings.Repeat("x", 100)} {
-			w.put(text)
+			w.Write(path, text)
 			if got, err := ints.Get(ctx); !errors.Is(err, counter.ErrValue) {
-				t.Errorf("%q is read %v: %v", text, got, err)
+				w.Errorf("%q is read %v: %v", text, got, err)
 			}
 		}
 	})
@@ -302,11 +288,10 @@ func second[T any](_ T, err error) error { return err }
 
 // Without a session every call ends with its context.
 func TestCallsEndWithTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Net.Refuse()
-		c := must[*counter.Counter[int64]](w)(counter.New(w.Session("a"), path, counter.Options[int64]{}))
-		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
+		c := w.counter(w.Session("a"))
+		recipetest.EndWithTheirContext(w, path, map[string]func(context.Context) error{
 			"Get": func(ctx context.Context) error { return second(c.Get(ctx)) },
 			"Add": func(ctx context.Context) error { return second(c.Add(ctx, 1)) },
 			"Set": func(ctx context.Context) error { return c.Set(ctx, 1) },

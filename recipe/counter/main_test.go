@@ -20,31 +20,10 @@ const path = "/app/counter"
 // world has what tests of this package do.
 type world struct{ *recipetest.World }
 
-func newWorld(t *testing.T) *world {
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	return &world{recipetest.NewWorld(t)}
-}
-
-// data returns what is in the znode.
-func (w *world) data() string {
-	w.Helper()
-	data, _, ok := w.Srv.Get(path)
-	if !ok {
-		w.Fatal("no znode")
-	}
-	return string(data)
-}
-
-func (w *world) put(data string) {
-	w.Helper()
-	if _, _, ok := w.Srv.Get(path); !ok {
-		if err := w.Srv.Create(path, nil); err != nil {
-			w.Fatal(err)
-		}
-	}
-	if err := w.Srv.Set(path, []byte(data)); err != nil {
-		w.Fatal(err)
-	}
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
 func must[T any](w *world) func(T, error) T { return recipetest.Must[T](w) }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -16,13 +14,12 @@ import (
 // function ends in time, and nobody else leads before the function has returned.
 func TestNobodyFollowsWhileTheFunctionStops(t *testing.T) {
 	const twoLeaders = "two leaders"
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{recipetest.NewWorld(t)}
+	inWorld(t, func(w *world) {
 		s := w.Session("one")
 		one := w.election(s, "one")
 		leads, stopped, done := make(chan context.Context, 1), make(chan struct{}), make(chan error, 1)
 		go func() {
-			done <- one.Run(t.Context(), func(ctx context.Context) error {
+			done <- one.Run(w.Context(), func(ctx context.Context) error {
 				leads <- ctx
 				<-stopped
 				return nil
@@ -36,20 +33,18 @@ func TestNobodyFollowsWhileTheFunctionStops(t *testing.T) {
 		client.BlackHole(zktest.Both)
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, session.ErrTrustLost) {
-			t.Errorf("ended with %v", cause)
+			w.Errorf("ended with %v", cause)
 		}
 		client.Heal()
 		time.Sleep(time.Minute)
 		if w.ID(s) != id {
-			t.Fatal("the session expired: nothing was tested")
+			w.Fatal("the session expired: nothing was tested")
 		}
 		if len(next.leads) != 0 {
-			t.Errorf(twoLeaders + ": the next one leads while the function of the first is running")
+			w.Errorf(twoLeaders + ": the next one leads while the function of the first is running")
 		}
 		close(stopped)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		w.Check(<-done)
 		<-next.leads
 		next.answer <- nil
 	})

@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -142,7 +143,7 @@ func TestSessionKilledWhileLeading(t *testing.T) {
 		ctx := <-a.leads
 		b := w.run(w.election(w.Session("two"), "two"))
 		wait()
-		w.Srv.KillSession(w.ID(s))
+		w.Kill(s)
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, session.ErrSessionExpired) {
 			w.Errorf("ended with %v", cause)
@@ -166,9 +167,7 @@ func TestReconnectWhileWaiting(t *testing.T) {
 		wait()
 		b := w.run(w.election(w.Session("two"), "two"))
 		wait()
-		client := w.Net.Client("two")
-		client.Refuse()
-		client.Cut()
+		client := w.Unplug("two")
 		a.answer <- nil
 		<-a.done
 		wait()
@@ -200,18 +199,25 @@ func TestFunctionThatDoesNotReturn(t *testing.T) {
 	}
 }
 
+// The sequence numbers of the directory have come to their end.
+func TestNumbersAtTheirEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.Must(errors.Join(w.Srv.Create(path, nil), w.Srv.SetCreates(path, math.MaxInt32)))
+		err := w.election(w.Session("client"), "").Run(w.Context(), func(context.Context) error { return nil })
+		if !errors.Is(err, lock.ErrSequenceExhausted) || len(w.Srv.Children(path)) > 0 {
+			w.Errorf("got %v; left: %q", err, w.Srv.Children(path))
+		}
+	})
+}
+
 // Other znodes under the path neither lead nor block a candidate.
 func TestForeignChildren(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, name := range []string{"lease_holder", "x__rlock__0000000000", "_c_x-lock-0000000000"} {
-			if err := w.Srv.Create(path+"/"+name, nil); err != nil {
-				w.Fatal(err)
-			}
+			w.Must(w.Srv.Create(path+"/"+name, nil))
 		}
 		e := w.election(w.Session("client"), "one")
-		if err := e.Run(w.Context(), func(context.Context) error { w.wantIdentifiers(e, "one"); return nil }); err != nil {
-			w.Error(err)
-		}
+		w.Check(e.Run(w.Context(), func(context.Context) error { w.wantIdentifiers(e, "one"); return nil }))
 	})
 }
 
@@ -223,17 +229,15 @@ func TestLockOfTheLeader(t *testing.T) {
 		err := w.election(s, "one").Run(w.Context(), func(ctx context.Context) error {
 			leads := election.Hold(ctx)
 			if lock.Hold(ctx) != nil {
-				t.Error("the leadership is a lock's")
+				w.Error("the leadership is a lock's")
 			}
 			return other.Do(ctx, func(ctx context.Context) error {
 				if election.Hold(ctx) != leads || lock.Hold(ctx) == leads || lock.Hold(ctx) == nil {
-					t.Errorf("leadership %v, lock %v", election.Hold(ctx).Node(), lock.Hold(ctx).Node())
+					w.Errorf("leadership %v, lock %v", election.Hold(ctx).Node(), lock.Hold(ctx).Node())
 				}
 				return nil
 			})
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		w.Check(err)
 	})
 }

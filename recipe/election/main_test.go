@@ -37,9 +37,7 @@ func (w *world) stoppable(name string) (s *session.Session, stop func()) {
 func (w *world) election(s *session.Session, identifier string) *election.Election {
 	w.Helper()
 	e, err := election.New(s, path, election.Options{Identifier: identifier})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	return e
 }
 
@@ -72,9 +70,7 @@ func (w *world) run(e *election.Election) *candidate {
 func (w *world) wantIdentifiers(e *election.Election, want ...string) {
 	w.Helper()
 	list, err := e.Contenders(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	for i, c := range list {
 		if i >= len(want) || c.Identifier != want[i] {
 			w.Errorf("contenders are %+v, want %q", list, want)

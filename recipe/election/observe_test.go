@@ -55,7 +55,7 @@ func TestObserve(t *testing.T) {
 		wait()
 		a.answer <- nil
 		wait()
-		w.Srv.KillSession(w.ID(s))
+		w.Kill(s)
 		time.Sleep(5 * time.Second)
 		b.answer <- nil
 		wait()
@@ -133,12 +133,7 @@ func TestObserveAnUnreadableLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.run(w.election(w.Session("one"), "one"))
 		wait()
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpGetData {
-				return zktest.Action{Err: zktest.ErrNoAuth}
-			}
-			return zktest.Action{}
-		})
+		w.Refuse(zktest.ErrNoAuth, func(r zktest.Request) bool { return r.Op == zktest.OpGetData })
 		ctx, cancel := context.WithCancelCause(w.Context())
 		defer cancel(nil)
 		e := w.election(w.Session("observer"), "")

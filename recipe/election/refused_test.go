@@ -18,12 +18,7 @@ const (
 
 // refuse has the server refuse a client all requests in the election.
 func (w *world) refuse(client string, with zktest.Error) {
-	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if r.Client == client && strings.HasPrefix(r.Path, path) {
-			return zktest.Action{Err: with}
-		}
-		return zktest.Action{}
-	})
+	w.Refuse(with, func(r zktest.Request) bool { return r.Client == client && strings.HasPrefix(r.Path, path) })
 }
 
 func wantErr(w *world, err, want error) {
@@ -83,7 +78,7 @@ func TestCandidateRefused(t *testing.T) {
 				c := w.run(e)
 				time.Sleep(time.Minute)
 				w.refuse("other", with)
-				w.Srv.KillSession(w.ID(s))
+				w.Kill(s)
 				time.Sleep(time.Minute)
 				c.goesOn(w)
 				w.Srv.SetHook(nil)

@@ -1,7 +1,6 @@
 package lease_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -43,17 +42,13 @@ func (w *world) python(name string) *python {
 func (p *python) inc() *session.Incarnation {
 	p.w.Helper()
 	inc, err := p.s.Incarnation(p.w.Context())
-	if err != nil {
-		p.w.Fatal(err)
-	}
+	p.w.Must(err)
 	return inc
 }
 
 func (p *python) must(err error) {
 	p.w.Helper()
-	if err != nil {
-		p.w.Fatal(err)
-	}
+	p.w.Must(err)
 }
 
 // locks acquires the inner lock.
@@ -118,6 +113,14 @@ func (p *python) obtains(d time.Duration) bool {
 	return taken
 }
 
+// mustObtain checks that the lease is free for Python.
+func (p *python) mustObtain(d time.Duration) {
+	p.w.Helper()
+	if !p.obtains(d) {
+		p.w.Error("Python does not get the lease")
+	}
+}
+
 // §5a: Go's hold expires, Python takes over by deleting the record and creating its own, and then Go releases: Release must not
 // take that record for Go's because its version is the same.
 func TestLateReleaseLeavesTheNextHolder(t *testing.T) {
@@ -125,9 +128,7 @@ func TestLateReleaseLeavesTheNextHolder(t *testing.T) {
 		h := w.obtain(w.lease("ours"))
 		time.Sleep(time.Minute)
 		w.ended(h, lease.ErrExpired)
-		if !w.python("python").obtains(time.Minute) {
-			w.Fatal("Python does not get the lease")
-		}
+		w.python("python").mustObtain(time.Minute)
 		w.release(h)
 		if w.python("third").obtains(time.Minute) {
 			w.Error(twoHolders + ": Python, and a third that came after our release")
@@ -155,9 +156,7 @@ func TestLateReleaseLeavesTheNextButOne(t *testing.T) {
 // can't know; so our hold ends.
 func TestStalledPythonReplacesOurRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if !w.python("before").obtains(2 * time.Second) {
-			w.Fatal("the lease is not free")
-		}
+		w.python("before").mustObtain(2 * time.Second)
 		time.Sleep(3 * time.Second)
 		p := w.python("python")
 		p.locks()
@@ -195,9 +194,7 @@ func TestRenewalLosesItsLink(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
-		defer cancel()
-		if err := h.Renew(ctx); err == nil || !lost {
+		if err := h.Renew(w.Within(5 * time.Second)); err == nil || !lost {
 			w.Fatalf("renewed: %v", err)
 		}
 		if w.python("python").obtains(time.Minute) && h.Valid() { // when our contender is gone with our session
@@ -212,9 +209,7 @@ func TestRenewalLosesItsLink(t *testing.T) {
 // version that we saw: only the check of our contender tells.
 func TestWriteWithoutTheInnerLock(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if !w.python("before").obtains(2 * time.Second) {
-			w.Fatal("the lease is not free")
-		}
+		w.python("before").mustObtain(2 * time.Second)
 		time.Sleep(3 * time.Second)
 		p := w.python("python")
 		raced := false
@@ -226,9 +221,7 @@ func TestWriteWithoutTheInnerLock(t *testing.T) {
 						p.must(w.Srv.Delete(path + "/" + name))
 					}
 				}
-				if !p.obtains(time.Minute) {
-					w.Error("Python does not get the lease")
-				}
+				p.mustObtain(time.Minute)
 			}
 			return zktest.Action{}
 		})
@@ -265,9 +258,7 @@ func TestIdentifierThatNoRecordHolds(t *testing.T) {
 			}
 			return err
 		}
-		if err := restarted("one"); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(restarted("one"))
 		switch err := restarted("again"); {
 		case errors.Is(err, lease.ErrNotObtained):
 			w.Errorf(refused+": %v", err)
@@ -280,9 +271,7 @@ func TestIdentifierThatNoRecordHolds(t *testing.T) {
 // §13: somebody deletes the lease's directory, and with it whose lease it is.
 func TestDirectoryDeletedInBetween(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if err := w.Srv.Create(path, nil); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(w.Srv.Create(path, nil))
 		l := w.lease("ours")
 		for range 2 {
 			h, err := l.Obtain(w.Context())
@@ -290,13 +279,9 @@ func TestDirectoryDeletedInBetween(t *testing.T) {
 				w.Errorf(refused+": %v", err)
 				return
 			}
-			if err != nil {
-				w.Fatal(err)
-			}
+			w.Must(err)
 			w.release(h)
-			if err := w.Srv.Delete(path); err != nil {
-				w.Error(err)
-			}
+			w.Check(w.Srv.Delete(path))
 		}
 	})
 }

@@ -25,9 +25,7 @@ func TestTakenOverAtTheWrittenEnd(t *testing.T) {
 				h := w.obtain(l)
 				time.Sleep(time.Until(h.End()) - p.ahead)
 				w.Net.Client("ours").BlackHole(zktest.ToClient)
-				if !p.obtains(time.Minute) {
-					w.Fatal("Python does not get the lease")
-				}
+				p.mustObtain(time.Minute)
 				if h.Valid() {
 					w.Errorf(twoHolders+": Python, and ours until %v", h.End())
 				}
@@ -48,9 +46,7 @@ func TestWallClockSetBack(t *testing.T) {
 		off.Store(int64(-30 * time.Second))
 		time.Sleep(time.Until(h.End()))
 		w.Net.Client("ours").BlackHole(zktest.ToClient)
-		if !w.python("python").obtains(time.Minute) {
-			w.Fatal("Python does not get the lease")
-		}
+		w.python("python").mustObtain(time.Minute)
 		if h.Valid() {
 			w.Error(twoHolders + ": Python, and ours by a clock that was set back")
 		}
@@ -77,12 +73,10 @@ func TestRenewalDoesNotShortenTheLease(t *testing.T) {
 		h := w.obtain(ours)
 		clocks["ours"].Store(int64(-off))
 		time.Sleep(300 * time.Millisecond)
-		w.onRecord(func() zktest.Action { return zktest.Action{LoseReply: true} })
+		w.loseRecord()
 		w.uncertain(h.Renew(w.Context()))
 		written, err := lease.Decode([]byte(w.record()))
-		if err != nil {
-			w.Fatal(err)
-		}
+		w.Must(err)
 		time.Sleep(time.Until(written.End) - off)
 		w.Net.Client("ours").BlackHole(zktest.ToClient)
 		if next := w.try(other); next == nil || h.Valid() {
@@ -95,9 +89,7 @@ func TestRenewalDoesNotShortenTheLease(t *testing.T) {
 // §6: our clock is half a minute ahead. By it Python's lease is over before its time.
 func TestOurClockIsAhead(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if !w.python("python").obtains(time.Minute) {
-			w.Fatal("Python does not get the lease")
-		}
+		w.python("python").mustObtain(time.Minute)
 		time.Sleep(35 * time.Second)
 		l := w.lease("ours")
 		lease.SetClock(l, func() time.Time { return time.Now().Add(30 * time.Second) })
@@ -128,14 +120,12 @@ func TestHoldOutlivesItsSession(t *testing.T) {
 				w.Errorf(cancelled+": after %v without a link: %v", outage, context.Cause(h.Context()))
 				return
 			}
-			w.Srv.KillSession(w.ID(s))
+			w.Kill(s)
 		}
 		if w.ID(s) == id {
 			w.Error("the session is the same: nothing was tested")
 		}
-		if err := h.Renew(w.Context()); err != nil {
-			w.Error(err)
-		}
+		w.Check(h.Renew(w.Context()))
 		w.release(h)
 		w.wantHolder("")
 	})
@@ -148,9 +138,7 @@ func TestTwoProcessesOfAHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	inWorld(t, func(w *world) {
-		if !w.python(host).obtains(time.Minute) {
-			w.Fatal("Python does not get the lease")
-		}
+		w.python(host).mustObtain(time.Minute)
 		s := w.session("ours")
 		l, err := lease.New(s, path, lease.Options{Duration: time.Minute})
 		if err != nil {

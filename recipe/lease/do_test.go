@@ -33,22 +33,17 @@ func TestDoOneAtATime(t *testing.T) {
 		var running sync.WaitGroup
 		first, goOn := make(chan struct{}), make(chan struct{})
 		running.Go(func() {
-			if err := l.Do(w.Context(), func(context.Context) error { close(first); <-goOn; return nil }); err != nil {
-				w.Error(err)
-			}
+			w.Check(l.Do(w.Context(), func(context.Context) error { close(first); <-goOn; return nil }))
 		})
 		<-first
-		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-		defer cancel()
+		ctx := w.Within(time.Second)
 		if err := l.Do(ctx, func(context.Context) error { w.Error("beside the first"); return nil }); !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("got %v", err)
 		}
 		close(goOn)
 		running.Wait()
 		w.wantHolder("")
-		if err := l.Do(w.Context(), func(ctx context.Context) error { lease.Hold(ctx).Detach(); return nil }); err != nil {
-			w.Error(err)
-		}
+		w.Check(l.Do(w.Context(), func(ctx context.Context) error { lease.Hold(ctx).Detach(); return nil }))
 		w.wantHolder("a")
 		err := w.lease("b").Do(w.Context(), func(context.Context) error { w.Error("called"); return nil })
 		if !errors.Is(err, lease.ErrNotObtained) {
@@ -65,9 +60,7 @@ func TestDoHasItsOwnValues(t *testing.T) {
 		l := w.lease("a")
 		ctx := context.WithValue(context.WithValue(w.Context(), key{}, "earlier"), earlier{}, "earlier")
 		held, err := l.Obtain(ctx)
-		if err != nil {
-			w.Fatal(err)
-		}
+		w.Must(err)
 		if got := held.Context().Value(earlier{}); got != nil {
 			w.Errorf("the hold's context has a value of Obtain's: %v", got)
 		}
@@ -77,8 +70,6 @@ func TestDoHasItsOwnValues(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			w.Error(err)
-		}
+		w.Check(err)
 	})
 }

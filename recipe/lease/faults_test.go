@@ -16,13 +16,9 @@ import (
 // pythonTakes does what kazoo does in the end: it deletes the record and makes its own. The version is 0 again.
 func (w *world) pythonTakes(holder string) {
 	w.Helper()
-	if err := w.Srv.Delete(node); err != nil {
-		w.Fatal(err)
-	}
+	w.Must(w.Srv.Delete(node))
 	r := lease.Record{Version: 1, Holder: holder, End: time.Now().Add(time.Minute)}
-	if err := w.Srv.Create(node, lease.Encode(r)); err != nil {
-		w.Fatal(err)
-	}
+	w.Must(w.Srv.Create(node, lease.Encode(r)))
 }
 
 // The same while the release is under way: between its look and its delete.
@@ -45,26 +41,74 @@ func TestReleaseLosesTheRace(t *testing.T) {
 	})
 }
 
+// The record changes, or our contender is removed, just before the record is written: another's is not replaced, and the try goes
+// on where the lease is free.
+func TestObtainLosesTheRace(t *testing.T) {
+	record := func(after time.Duration) string {
+		return string(lease.Encode(lease.Record{Version: 1, Holder: "python", End: time.Now().Add(after)}))
+	}
+	for what, tt := range map[string]struct {
+		stands  bool // the record of a lease that is over
+		happens func(w *world)
+		holder  string
+	}{
+		"made":      {false, func(w *world) { w.Write(node, record(time.Minute)) }, "python"},
+		"taken":     {true, func(w *world) { w.Write(node, record(time.Minute)) }, "python"},
+		"removed":   {true, func(w *world) { w.Check(w.Srv.Delete(node)) }, "ours"},
+		"contender": {false, func(w *world) { w.Check(w.Srv.Delete(path + "/" + w.Srv.Children(path)[0])) }, "ours"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				if tt.stands {
+					w.Write(node, record(-time.Minute))
+				}
+				w.Steps(recipetest.Before(isRecord, func() { tt.happens(w) }))
+				l := w.lease("ours")
+				if h := w.try(l); (h != nil) != (tt.holder == "ours") || l.Held() != (h != nil) {
+					w.Errorf("got %+v, held %v", h, l.Held())
+				}
+				w.wantHolder(tt.holder)
+			})
+		})
+	}
+}
+
+// The context ends just when a try has lost the race: the error wraps the cause of the context.
+func TestContextEndsBesideALoss(t *testing.T) {
+	inWorld(t, func(w *world) {
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(w.Context())
+		defer cancel(nil)
+		w.Steps(
+			recipetest.Before(isRecord, func() { w.Write(node, "somebody's") }),
+			recipetest.Before(is(zktest.OpDelete), func() { cancel(why) }), // of the contender
+		)
+		if _, err := w.lease("a").Obtain(ctx); !errors.Is(err, why) {
+			w.Errorf("got %v", err)
+		}
+	})
+}
+
+// Python replaces the record between a renewal's look and its write: that is a loss, and the record stays.
+func TestRenewLosesTheRace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.obtain(w.lease("ours"))
+		w.Steps(recipetest.Before(isRecord, func() { w.pythonTakes("python") }))
+		if err := h.Renew(w.Context()); !errors.Is(err, lease.ErrLost) || h.Valid() {
+			w.Errorf("renew: %v, valid: %v", err, h.Valid())
+		}
+		w.wantHolder("python")
+	})
+}
+
 // Python was stalled between its requests while its session expired, and replaces our record without having the inner lock: our
 // hold ends at once.
 func TestRecordReplacedWhileHolding(t *testing.T) {
 	for what, replace := range map[string]func(w *world){
-		"replaced": func(w *world) { w.pythonTakes("python") },
-		"deleted": func(w *world) {
-			if err := w.Srv.Delete(node); err != nil {
-				w.Fatal(err)
-			}
-		},
-		"set": func(w *world) {
-			if err := w.Srv.Set(node, []byte("x")); err != nil {
-				w.Fatal(err)
-			}
-		},
-		"same bytes": func(w *world) {
-			if err := w.Srv.Set(node, []byte(w.record())); err != nil {
-				w.Fatal(err)
-			}
-		},
+		"replaced":   func(w *world) { w.pythonTakes("python") },
+		"deleted":    func(w *world) { w.Must(w.Srv.Delete(node)) },
+		"set":        func(w *world) { w.Must(w.Srv.Set(node, []byte("x"))) },
+		"same bytes": func(w *world) { w.Must(w.Srv.Set(node, []byte(w.record()))) },
 	} {
 		inWorld(t, func(w *world) {
 			h := w.obtain(w.lease("a"))
@@ -245,11 +289,8 @@ func TestReleaseWithoutALink(t *testing.T) {
 		inWorld(t, func(w *world) {
 			l := w.lease("a")
 			h := w.obtain(l)
-			client := w.Net.Client("a")
-			client.Refuse()
-			client.Cut()
-			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-			defer cancel()
+			client := w.Unplug("a")
+			ctx := w.Within(time.Second)
 			if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				w.Errorf("got %v", err)
 			}
@@ -259,9 +300,7 @@ func TestReleaseWithoutALink(t *testing.T) {
 				w.Errorf("after its time: %v", err)
 			}
 			client.Heal()
-			if err := h.Release(w.Context()); err != nil {
-				w.Error(err)
-			}
+			w.Check(h.Release(w.Context()))
 			if outage < time.Minute {
 				w.wantHolder("")
 			}
@@ -287,9 +326,7 @@ func TestDirectoryDeleted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.lease("a")
 		h := w.obtain(l)
-		if err := w.Srv.Delete("/app"); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(w.Srv.Delete("/app"))
 		w.ended(h, lease.ErrLost)
 		w.release(h)
 		w.release(w.obtain(l))
@@ -301,23 +338,13 @@ func TestRenewWaitsForTheInnerLock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.obtain(w.lease("a"))
 		inner, err := lock.New(w.session("b"), path, lock.Options{})
-		if err != nil {
-			w.Fatal(err)
-		}
+		w.Must(err)
 		held, err := inner.Acquire(w.Context())
-		if err != nil {
-			w.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
-		defer cancel()
-		if err := h.Renew(ctx); !errors.Is(err, context.DeadlineExceeded) || !h.Valid() {
+		w.Must(err)
+		if err := h.Renew(w.Within(5 * time.Second)); !errors.Is(err, context.DeadlineExceeded) || !h.Valid() {
 			w.Errorf("got %v", err)
 		}
-		if err := held.Release(w.Context()); err != nil {
-			w.Error(err)
-		}
-		if err := h.Renew(w.Context()); err != nil {
-			w.Error(err)
-		}
+		w.Check(held.Release(w.Context()))
+		w.Check(h.Renew(w.Context()))
 	})
 }

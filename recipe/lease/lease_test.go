@@ -10,6 +10,7 @@ import (
 
 	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -123,7 +124,7 @@ func TestTaken(t *testing.T) {
 // after 2.09 s: its holder must have stopped.
 func TestHoldEndsBeforeTheLease(t *testing.T) {
 	inWorld(t, func(w *world) {
-		l := w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: 4 * time.Second})
+		l := w.by("a", 4*time.Second)
 		time.Sleep(900 * time.Millisecond)
 		h := w.obtain(l)
 		if want := time.Date(2000, 1, 1, 0, 0, 4, 0, time.UTC); h.End() != want {
@@ -147,9 +148,7 @@ func TestRenewExtends(t *testing.T) {
 		for range 5 {
 			time.Sleep(50 * time.Second)
 			token := h.Token()
-			if err := h.Renew(w.Context()); err != nil {
-				w.Fatal(err)
-			}
+			w.Must(h.Renew(w.Context()))
 			if left := time.Until(h.End()); left != time.Minute || h.Token() != token {
 				w.Errorf("%v left, token %d, was %d", left, h.Token(), token)
 			}
@@ -211,9 +210,7 @@ func TestSessionClosed(t *testing.T) {
 // What is not a record stays as it is.
 func TestBadRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if err := w.Srv.Create(node, []byte("x")); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(w.Srv.Create(node, []byte("x")))
 		l := w.lease("a")
 		if _, err := l.Obtain(w.Context()); !errors.Is(err, lease.ErrBadRecord) {
 			w.Errorf("obtain: %v", err)
@@ -231,12 +228,8 @@ func TestBadRecord(t *testing.T) {
 func TestStuckInnerContender(t *testing.T) {
 	inWorld(t, func(w *world) {
 		stale := path + "/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.Srv.Create(stale, []byte("host-7")); err != nil {
-			w.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-		defer cancel()
-		_, err := w.lease("a").Obtain(ctx)
+		w.Must(w.Srv.Create(stale, []byte("host-7")))
+		_, err := w.lease("a").Obtain(w.Within(time.Minute))
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !errors.Is(err, context.DeadlineExceeded) || !ok || blocked.Recipe != "lease" || blocked.Path != path ||
 			blocked.Blocker != stale || blocked.Identifier != "host-7" {
@@ -248,15 +241,27 @@ func TestStuckInnerContender(t *testing.T) {
 	})
 }
 
-// Other children of the lease's path are in nobody's way.
+// The sequence numbers of the inner lock have come to their end.
+func TestNumbersAtTheirEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.Must(errors.Join(w.Srv.Create(path, nil), w.Srv.SetCreates(path, math.MaxInt32)))
+		if _, err := w.lease("a").Obtain(w.Context()); !errors.Is(err, lock.ErrSequenceExhausted) {
+			w.Errorf("got %v", err)
+		}
+		w.wantHolder("")
+	})
+}
+
+// Other children of the lease's path are in nobody's way, nor are those of its slots, nor slots that it does not have.
 func TestForeignChildren(t *testing.T) {
 	inWorld(t, func(w *world) {
-		for _, name := range []string{"0", "x__rlock__0000000000", "_c_x-lock-0000000000"} {
-			if err := w.Srv.Create(path+"/"+name, nil); err != nil {
-				w.Fatal(err)
-			}
+		for _, name := range []string{"0", "0/hello", "2/lease_holder", "x__rlock__0000000000", "_c_x-lock-0000000000"} {
+			w.Must(w.Srv.Create(path+"/"+name, nil))
 		}
 		w.release(w.obtain(w.lease("a")))
+		if n := len(w.all(w.multi("b", 2))); n != 2 {
+			w.Errorf("%d slots of two", n)
+		}
 	})
 }
 
@@ -289,7 +294,7 @@ func TestRenewAfterTheEnd(t *testing.T) {
 // The longest lease that there can be is released, too.
 func TestReleaseOfTheLongestLease(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.release(w.obtain(w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: math.MaxInt64})))
+		w.release(w.obtain(w.by("a", math.MaxInt64)))
 		w.wantHolder("")
 	})
 }

@@ -52,15 +52,19 @@ func (w *world) stoppable(name string) (s *session.Session, stop func()) {
 // lease returns a handle for a minute's lease in a session of its own.
 func (w *world) lease(name string) *lease.NonBlockingLease {
 	w.Helper()
-	return w.leaseIn(w.session(name), lease.Options{Identifier: name, Duration: time.Minute})
+	return w.by(name, time.Minute)
+}
+
+// by returns a handle for a lease of that duration in a session of its own.
+func (w *world) by(name string, d time.Duration) *lease.NonBlockingLease {
+	w.Helper()
+	return w.leaseIn(w.session(name), lease.Options{Identifier: name, Duration: d})
 }
 
 func (w *world) leaseIn(s *session.Session, opts lease.Options) *lease.NonBlockingLease {
 	w.Helper()
 	l, err := lease.New(s, path, opts)
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	return l
 }
 
@@ -98,9 +102,7 @@ func (w *world) try(l obtainer) *lease.Held {
 
 func (w *world) release(h *lease.Held) {
 	w.Helper()
-	if err := h.Release(w.Context()); err != nil {
-		w.Error(err)
-	}
+	w.Check(h.Release(w.Context()))
 }
 
 // ended waits until a hold ends and checks its cause.

@@ -13,9 +13,7 @@ import (
 func (w *world) multi(name string, count int) *lease.MultiNonBlockingLease {
 	w.Helper()
 	m, err := lease.NewMulti(w.session(name), path, count, lease.Options{Identifier: name, Duration: time.Minute})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	return m
 }
 
@@ -82,9 +80,7 @@ func TestLowerSlotFirst(t *testing.T) {
 			w.Errorf("slots %s and %s", lower.Path(), hb.Path())
 		}
 		w.wantSlots(b, "b", "b")
-		if err := hb.Renew(w.Context()); err != nil {
-			w.Error(err)
-		}
+		w.Check(hb.Renew(w.Context()))
 	})
 }
 
@@ -134,9 +130,7 @@ func TestGivingUpObtainAll(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
-		defer cancel()
-		if _, err := a.ObtainAll(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := a.ObtainAll(w.Within(2 * time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("got %v", err)
 		}
 		w.Srv.SetHook(nil)

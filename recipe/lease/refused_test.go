@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kielgo/kiel/recipe/lease"
+	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -32,13 +32,11 @@ func TestReleaseOutlastsRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				l := w.leaseIn(w.session("a"), lease.Options{Identifier: "a", Duration: time.Hour})
+				l := w.by("a", time.Hour)
 				h := w.obtain(l)
 				n := w.refuse(time.Minute, match)
 				began := time.Now()
-				ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
-				defer cancel()
-				if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				if err := h.Release(w.Within(10 * time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 					w.Errorf("released while it is refused: %v", err)
 				}
 				w.release(h)
@@ -52,6 +50,19 @@ func TestReleaseOutlastsRefusals(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A renewal may not read the record: it says so, and the hold lasts as long as before.
+func TestRenewRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.obtain(w.lease("a"))
+		end := h.End()
+		time.Sleep(10 * time.Second)
+		w.Refuse(zktest.ErrNoAuth, func(r zktest.Request) bool { return r.Op == zktest.OpGetData && r.Path == node })
+		if err := h.Renew(w.Context()); !errors.Is(err, session.ErrNoAuth) || !h.Valid() || h.End() != end {
+			w.Errorf("renewed: %v, valid: %v, until %v", err, h.Valid(), h.End())
+		}
+	})
 }
 
 // A release that is refused for longer than the lease lasts ends with the lease.
@@ -74,7 +85,7 @@ func TestUnclearAnswers(t *testing.T) {
 	for name, match := range map[string]func(zktest.Request) bool{"the comparison of clocks": is(zktest.OpSetData), "the removal": isRecord} {
 		for _, code := range []zktest.Error{zktest.ErrSystem, zktest.ErrOperationTimeout} {
 			inWorld(t, func(w *world) {
-				l := w.hour("a", "a")
+				l := w.by("a", time.Hour)
 				h := w.obtain(l)
 				if name != "the removal" {
 					w.release(h)

@@ -26,9 +26,7 @@ func TestTwinDoesNotShortenTheLease(t *testing.T) {
 		"released":  {time.Minute, (*world).release},
 		"shortened": {5 * time.Second, func(_ *world, h *lease.Held) { h.Detach() }},
 		"renewed shorter": {5 * time.Second, func(w *world, h *lease.Held) {
-			if err := h.Renew(w.Context()); err != nil {
-				w.Error(err)
-			}
+			w.Check(h.Renew(w.Context()))
 			h.Detach()
 		}},
 	} {
@@ -86,9 +84,7 @@ func (w *world) whileTwinWaits(second *lease.NonBlockingLease, act func() zktest
 		raced = true
 		go func() {
 			h, err := second.Obtain(w.Context())
-			if err != nil {
-				w.Error(err)
-			}
+			w.Check(err)
 			got <- h
 		}()
 		time.Sleep(100 * time.Millisecond)

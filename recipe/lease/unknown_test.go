@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe/lease"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -22,19 +23,25 @@ func (w *world) hour(client, identifier string) *lease.NonBlockingLease {
 
 // onRecord does something to the first request of "ours" that writes the record.
 func (w *world) onRecord(fault func() zktest.Action) {
-	done := false
-	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if done || r.Client != "ours" || !isRecord(*r) {
-			return zktest.Action{}
-		}
-		done = true
-		return fault()
+	w.Steps(recipetest.Step{
+		Match: func(r zktest.Request) bool { return r.Client == "ours" && isRecord(r) },
+		Do:    func(*zktest.Request) zktest.Action { return fault() },
 	})
-	w.Cleanup(func() {
-		if !done {
-			w.Error("nothing was tested")
-		}
+}
+
+// loseRecord loses the reply to that request.
+func (w *world) loseRecord() {
+	w.onRecord(func() zktest.Action { return zktest.Action{LoseReply: true} })
+}
+
+// cutRecord has that request not arrive, and the client cut off from then on.
+func (w *world) cutRecord() (client *zktest.Client) {
+	client = w.Net.Client("ours")
+	w.onRecord(func() zktest.Action {
+		client.Refuse()
+		return zktest.Action{Cut: true}
 	})
+	return client
 }
 
 // uncertain checks that a call has failed, and that its outcome is unknown.
@@ -48,18 +55,10 @@ func (w *world) uncertain(err error) {
 // §5: the record was not written, and Python obtains the lease while we can't see that.
 func TestUnknownIsNotObtained(t *testing.T) {
 	inWorld(t, func(w *world) {
-		client := w.Net.Client("ours")
-		w.onRecord(func() zktest.Action {
-			client.Refuse()
-			return zktest.Action{Cut: true}
-		})
-		l := w.hour("ours", "ours")
-		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
-		defer cancel()
-		h, err := l.Obtain(ctx)
-		if !w.python("python").obtains(10 * time.Minute) {
-			w.Fatal("Python does not get the lease")
-		}
+		client := w.cutRecord()
+		l := w.by("ours", time.Hour)
+		h, err := l.Obtain(w.Within(5 * time.Second))
+		w.python("python").mustObtain(10 * time.Minute)
 		if h != nil && h.Valid() {
 			w.Errorf(twoHolders+": Python, and ours until %v", h.End())
 			h.Detach()
@@ -79,17 +78,15 @@ func TestOwnUnknownRecordIsTakenOver(t *testing.T) {
 	for _, next := range []string{"the same handle", "another process"} {
 		t.Run(next, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				w.onRecord(func() zktest.Action { return zktest.Action{LoseReply: true} })
-				ours, other := w.hour("ours", "ours"), w.hour("other", "other")
+				w.loseRecord()
+				ours, other := w.by("ours", time.Hour), w.by("other", time.Hour)
 				_, err := ours.Obtain(w.Context())
 				w.uncertain(err)
 				if ours.Held() {
 					w.Error("it is held")
 				}
 				written, err := lease.Decode([]byte(w.record()))
-				if err != nil {
-					w.Fatal(err)
-				}
+				w.Must(err)
 				if w.try(other) != nil {
 					w.Fatal(twoHolders + ": another does not wait for the end of the record")
 				}
@@ -116,25 +113,17 @@ func TestOwnUnknownRecordIsTakenOver(t *testing.T) {
 // §5c: a renewal was not done, and Python obtains the lease at its end while we can't see that.
 func TestUnknownIsNotExtended(t *testing.T) {
 	inWorld(t, func(w *world) {
-		l := w.hour("ours", "ours")
+		l := w.by("ours", time.Hour)
 		h := w.obtain(l)
 		end := h.End()
 		time.Sleep(10 * time.Minute)
-		client := w.Net.Client("ours")
-		w.onRecord(func() zktest.Action {
-			client.Refuse()
-			return zktest.Action{Cut: true}
-		})
-		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
-		defer cancel()
-		w.uncertain(h.Renew(ctx))
+		client := w.cutRecord()
+		w.uncertain(h.Renew(w.Within(5 * time.Second)))
 		if !h.Valid() {
 			w.Errorf(cancelled+": %v", context.Cause(h.Context()))
 		}
 		time.Sleep(time.Until(end))
-		if !w.python("python").obtains(10 * time.Minute) {
-			w.Fatal("Python does not get the lease")
-		}
+		w.python("python").mustObtain(10 * time.Minute)
 		if h.Valid() {
 			w.Errorf(twoHolders+": Python, and ours until %v", h.End())
 		}
@@ -145,11 +134,11 @@ func TestUnknownIsNotExtended(t *testing.T) {
 // A renewal was done, and the reply did not come: the hold lasts as long as it did, and the next renewal extends it.
 func TestOwnUnknownRenewalIsTakenOver(t *testing.T) {
 	inWorld(t, func(w *world) {
-		h, other := w.obtain(w.hour("ours", "ours")), w.hour("other", "other")
+		h, other := w.obtain(w.by("ours", time.Hour)), w.by("other", time.Hour)
 		end := h.End()
 		for range 2 {
 			time.Sleep(10 * time.Minute)
-			w.onRecord(func() zktest.Action { return zktest.Action{LoseReply: true} })
+			w.loseRecord()
 			w.uncertain(h.Renew(w.Context()))
 			time.Sleep(10 * time.Minute)
 			if !h.Valid() || h.End() != end {
@@ -178,10 +167,9 @@ func TestGivingUpLeavesAnEarlierLease(t *testing.T) {
 			client.BlackHole(zktest.ToClient)
 			return zktest.Action{}
 		})
-		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
-		defer cancel()
+		ctx := w.Within(2 * time.Second)
 		began := time.Now()
-		_, err := w.hour("ours", "ours").Obtain(ctx)
+		_, err := w.by("ours", time.Hour).Obtain(ctx)
 		w.uncertain(err)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 2*time.Second {
 			w.Errorf("%v after %v", err, time.Since(began))
@@ -226,6 +214,29 @@ func (e *endsAt) Done() <-chan struct{} {
 	return e.Context.Done()
 }
 
+// A try is given up while the clocks are compared, of which the answer is missing: nothing was written. Another try of the same
+// handle, which waits for the first, ends with its own context.
+func TestGivenUpBeforeTheWrite(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.lease("a")
+		client := w.Net.Client("a")
+		w.Steps(recipetest.Before(is(zktest.OpSetData), func() { client.BlackHole(zktest.ToClient) }))
+		first := recipetest.Later(func() (*lease.Held, error) { return l.Obtain(w.Within(2 * time.Second)) })
+		time.Sleep(time.Second)
+		if _, err := l.Obtain(w.Within(500 * time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) || first.Ended() {
+			w.Errorf("beside the first, which has ended: %v: %v", first.Ended(), err)
+		}
+		<-first.Done
+		if !errors.Is(first.Err, context.DeadlineExceeded) || errors.Is(first.Err, session.ErrUncertain) {
+			w.Errorf("given up: %v", first.Err)
+		}
+		client.Heal()
+		time.Sleep(5 * time.Second)
+		w.wantHolder("")
+		w.release(w.obtain(l))
+	})
+}
+
 // A call is given up at each step after the look at the record, one after the other: the record is as it was unless the outcome
 // is unknown, and the next call of the identifier succeeds.
 func TestGivenUpAtEachStep(t *testing.T) {
@@ -233,7 +244,7 @@ func TestGivenUpAtEachStep(t *testing.T) {
 		uncertain := 0
 		for n, done := 1, false; !done && !t.Failed(); n++ {
 			inWorld(t, func(w *world) {
-				l := w.hour("ours", "ours")
+				l := w.by("ours", time.Hour)
 				call := func(ctx context.Context) error { _, err := l.Obtain(ctx); return err }
 				if renews {
 					call = w.obtain(l).Renew

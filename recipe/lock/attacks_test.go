@@ -1,12 +1,10 @@
 package lock_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -44,12 +42,8 @@ type python struct {
 func (w *world) python(name string) *python {
 	w.Helper()
 	inc, err := w.Session(name).Incarnation(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	if err := inc.EnsurePath(w.Context(), path); err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
+	w.Must(inc.EnsurePath(w.Context(), path))
 	return &python{w: w, inc: inc}
 }
 
@@ -58,15 +52,11 @@ func (w *world) python(name string) *python {
 func (p *python) contend() bool {
 	p.w.Helper()
 	node, err := p.inc.Create(p.w.Context(), path+"/"+seqnode.NewGUID()+"__lock__", []byte("python"), session.EphemeralSequential)
-	if err != nil {
-		p.w.Fatal(err)
-	}
+	p.w.Must(err)
 	p.node = node
 	_, own, _ := strings.Cut(node, "__lock__")
 	children, _, err := p.inc.Children(p.w.Context(), path)
-	if err != nil {
-		p.w.Fatal(err)
-	}
+	p.w.Must(err)
 	for _, name := range children {
 		if _, number, ok := strings.Cut(name, "__lock__"); ok && len(number) >= 10 && number < own {
 			return false
@@ -78,9 +68,7 @@ func (p *python) contend() bool {
 // release does what kazoo's release does.
 func (p *python) release() {
 	p.w.Helper()
-	if err := p.inc.Delete(p.w.Context(), p.node, -1); err != nil {
-		p.w.Error(err)
-	}
+	p.w.Check(p.inc.Delete(p.w.Context(), p.node, -1))
 }
 
 // stick replaces the server's sequence numbers: creates get these numbers in turn.
@@ -98,34 +86,32 @@ func (w *world) stick(numbers ...string) {
 // §1: the directory has seen 2^31-1 creates, and each contender gets the number 2147483647 again; when creates come in quick
 // succession, every other one gets -2147483648. Python holds the lock, and two of our contenders try.
 func TestSequenceSticks(t *testing.T) {
-	execution := func(numbers ...string) func(t *testing.T) {
-		return func(t *testing.T) {
-			w := newWorld(t)
-			w.stick(numbers...)
-			p := w.python("python")
-			if !p.contend() {
-				t.Fatal("Python does not hold the lock")
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			one := w.acquireLater(ctx, w.lock("one"))
-			time.Sleep(time.Second)
-			two := w.acquireLater(ctx, w.lock("two"))
-			time.Sleep(time.Second)
-			for _, other := range []*acquiring{one, two} {
-				switch {
-				case !other.ended(): // it waits
-				case other.err == nil:
-					t.Errorf(twoHolders+": Python holds %s, and ours %s", p.node, other.held.Node())
-				case !errors.Is(other.err, lock.ErrSequenceExhausted):
-					t.Errorf(wrongError+": %v", other.err)
+	for what, numbers := range map[string][]string{"one number": {"2147483647"}, "two numbers": {"2147483647", "-2147483648"}} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.stick(numbers...)
+				p := w.python("python")
+				if !p.contend() {
+					w.Fatal("Python does not hold the lock")
 				}
-			}
-			<-ctx.Done()
-		}
+				ctx := w.Within(10 * time.Second)
+				one := w.acquireLater(ctx, w.lock("one"))
+				time.Sleep(time.Second)
+				two := w.acquireLater(ctx, w.lock("two"))
+				time.Sleep(time.Second)
+				for _, other := range []*acquiring{one, two} {
+					switch {
+					case !other.Ended(): // it waits
+					case other.Err == nil:
+						w.Errorf(twoHolders+": Python holds %s, and ours %s", p.node, other.Value.Node())
+					case !errors.Is(other.Err, lock.ErrSequenceExhausted):
+						w.Errorf(wrongError+": %v", other.Err)
+					}
+				}
+				<-ctx.Done()
+			})
+		})
 	}
-	t.Run("one number", func(t *testing.T) { synctest.Test(t, execution("2147483647")) })
-	t.Run("two numbers", func(t *testing.T) { synctest.Test(t, execution("2147483647", "-2147483648")) })
 }
 
 // §1: a contender that has waited since before the overflow sees a contender with a negative number, which holds the lock in
@@ -133,27 +119,25 @@ func TestSequenceSticks(t *testing.T) {
 func TestNegativeNumberIsInFront(t *testing.T) {
 	for _, number := range []string{"-2147483648", "-000000001"} {
 		t.Run(number, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				first, second := w.python("first"), w.python("second")
 				if !first.contend() {
-					t.Fatal("Python does not hold the lock")
+					w.Fatal("Python does not hold the lock")
 				}
-				ours := w.acquireLater(t.Context(), w.lock("ours"))
-				time.Sleep(time.Second)
+				ours := w.waiter("ours")
 				w.stick(number)
 				if !second.contend() {
-					t.Fatal("Python waits")
+					w.Fatal("Python waits")
 				}
 				first.release()
 				time.Sleep(time.Second)
-				if ours.ended() {
-					t.Errorf(twoHolders+": Python holds %s, and ours is through: %v", second.node, ours.err)
+				if ours.Ended() {
+					w.Errorf(twoHolders+": Python holds %s, and ours is through: %v", second.node, ours.Err)
 				}
 				second.release()
-				<-ours.done
-				if ours.err != nil {
-					t.Errorf(servedLate+": %v", ours.err)
+				<-ours.Done
+				if ours.Err != nil {
+					w.Errorf(servedLate+": %v", ours.Err)
 				}
 			})
 		})
@@ -163,34 +147,27 @@ func TestNegativeNumberIsInFront(t *testing.T) {
 // §4: the reply to the create is lost. The contender is found by its GUID and not created twice: the second would wait for the
 // first, which nobody uses.
 func TestLostCreateReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for losses := 1; losses <= 3; losses++ {
-			w := newWorld(t)
+	for losses := 1; losses <= 3; losses++ {
+		inWorld(t, func(w *world) {
 			l := w.lock("ours")
 			w.acquireAndRelease(l)
 			w.Srv.LoseReply(losses, is(zktest.OpCreate))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			h, err := l.Acquire(ctx)
+			h, err := l.Acquire(w.Within(time.Minute))
 			if blocked, ok := errors.AsType[*recipe.BlockedError](err); ok && blocked.Identifier == "ours" {
-				t.Errorf(ownWay+": %v", err)
-				continue
+				w.Fatalf(ownWay+": %v", err)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			w.Must(err)
 			w.wantContenders(1)
-			w.release(h)
+			w.Release(h)
 			w.wantContenders(0)
-		}
-	})
+		})
+	}
 }
 
 // §4: an attempt has two contenders, because a create that was given up arrives after all. The call keeps the first and removes
 // the other, for which everybody would wait. (The hook turns the Sync into a second create, in the same session.)
 func TestContenderFoundTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		l := w.lock("ours")
 		w.acquireAndRelease(l)
 		var create *zktest.Request
@@ -206,19 +183,16 @@ func TestContenderFoundTwice(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		h, err := l.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := w.acquire(l)
 		if !doubled {
-			t.Fatal("the hook did nothing")
+			w.Fatal("the hook did nothing")
 		}
 		if !strings.HasSuffix(h.Node(), "1") {
-			t.Errorf("holds %s, want the first, 1", h.Node())
+			w.Errorf("holds %s, want the first, 1", h.Node())
 		}
-		w.release(h)
+		w.Release(h)
 		if left := w.contenders(); len(left) > 0 {
-			t.Errorf(orphaned+": %q", left)
+			w.Errorf(orphaned+": %q", left)
 		}
 	})
 }
@@ -226,32 +200,24 @@ func TestContenderFoundTwice(t *testing.T) {
 // §8: the release can't remove the contender yet and repeats its delete. The user acquires the lock again, and the reply to that
 // create is lost. If the old contender were taken for the new one, the release would remove it under the new hold.
 func TestReacquireBesideTheRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		l, other := w.lock("ours"), w.lock("other")
-		h, err := l.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := w.acquire(l)
 		var again *acquiring
 		client := w.Net.Client("ours")
-		recipetest.BesideItsRelease(t, w.Srv, client, h, is(zktest.OpCreate), func() { again = w.acquireLater(t.Context(), l) })
+		recipetest.BesideItsRelease(w, w.Srv, client, h, is(zktest.OpCreate), func() { again = w.acquireLater(w.Context(), l) })
 		next, err := other.TryAcquire(w.Context())
 		if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
-		if next != nil && again.ended() && again.err == nil && again.held.Valid() {
-			t.Errorf(twoHolders+": %s, and %s of the other", again.held.Node(), next.Node())
+		if next != nil && again.Ended() && again.Err == nil && again.Value.Valid() {
+			w.Errorf(twoHolders+": %s, and %s of the other", again.Value.Node(), next.Node())
 		}
 		client.Heal()
 		if next != nil {
-			w.release(next)
+			w.Release(next)
 		}
-		<-again.done
-		if again.err != nil {
-			t.Fatal(again.err)
-		}
-		w.release(again.held)
+		w.Release(again.Get(w))
 		w.wantContenders(0)
 	})
 }
@@ -259,87 +225,74 @@ func TestReacquireBesideTheRelease(t *testing.T) {
 // §9: a holder loses trust while its work is still stopping. Its contender exists until Release, so that nobody else acquires the
 // lock, not even through the same handle.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("ours")
 		l := w.lockIn(s, "ours")
-		h, err := l.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := w.acquire(l)
 		id := w.ID(s)
-		next := w.acquireLater(t.Context(), w.lock("next"))
-		time.Sleep(time.Second)
-		w.loseTrust("ours", h.Incarnation())
-		w.ended(h, session.ErrTrustLost)
+		next := w.waiter("next")
+		w.LoseTrust("ours", h.Incarnation())
+		w.Ended(h, session.ErrTrustLost)
 		if w.ID(s) != id {
-			t.Fatal("the session is another: nothing was tested")
+			w.Fatal("the session is another: nothing was tested")
 		}
-		second, err := l.TryAcquire(t.Context())
+		second, err := l.TryAcquire(w.Context())
 		if err == nil {
-			t.Errorf(twoAtWork + ": the handle got a second hold")
-			w.release(second)
+			w.Errorf(twoAtWork + ": the handle got a second hold")
+			w.Release(second)
 		} else if !errors.Is(err, lock.ErrNotAcquired) {
-			t.Error(err)
+			w.Error(err)
 		}
 		time.Sleep(time.Minute)
-		if next.ended() {
-			t.Errorf(twoAtWork+": the next one has it: %v", next.err)
+		if next.Ended() {
+			w.Errorf(twoAtWork+": the next one has it: %v", next.Err)
 		}
-		w.release(h)
-		<-next.done
-		if next.err != nil {
-			t.Fatal(next.err)
-		}
-		w.release(next.held)
+		w.Release(h)
+		w.Release(next.Get(w))
 	})
 }
 
 // §9: a waiter with a bad link loses trust again and again while its session lives on, and each time a new contender comes.
 func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("ours")
 		id := w.ID(s)
 		holder := w.acquire(w.lock("holder"))
-		ours := w.acquireLater(t.Context(), w.lockIn(s, "ours"))
-		time.Sleep(time.Second)
+		ours := w.waiterOf(w.lockIn(s, "ours"))
 		const rounds = 3
 		for range rounds {
-			next := w.acquireLater(w.Context(), w.lock("next"))
-			time.Sleep(time.Second)
+			next := w.waiter("next")
 			inc := s.Current()
-			w.loseTrust("ours", inc)
-			w.release(holder)
+			w.LoseTrust("ours", inc)
+			w.Release(holder)
 			time.Sleep(time.Second)
-			if ours.ended() {
+			if ours.Ended() {
 				break
 			}
-			if !next.ended() || next.err != nil {
-				t.Fatalf("nobody has it: %v", next.err)
+			if !next.Ended() || next.Err != nil {
+				w.Fatalf("nobody has it: %v", next.Err)
 			}
-			holder = next.held
+			holder = next.Value
 		}
 		if w.ID(s) != id {
-			t.Fatal("the session is another: nothing was tested")
+			w.Fatal("the session is another: nothing was tested")
 		}
-		if !ours.ended() {
-			t.Errorf(starved+": %d others who came later were served", rounds)
-			w.release(holder)
-			<-ours.done
+		if !ours.Ended() {
+			w.Errorf(starved+": %d others who came later were served", rounds)
+			w.Release(holder)
+			<-ours.Done
 		}
-		if ours.err != nil {
-			t.Fatal(ours.err)
+		if ours.Err != nil {
+			w.Fatal(ours.Err)
 		}
-		w.release(ours.held)
+		w.Release(ours.Value)
 	})
 }
 
 // §13: an identifier is not valid UTF-8, such as a host's name in an old encoding. kazoo's contenders(), also that of an
 // Election, decodes all identifiers and raises UnicodeDecodeError. New refuses such an identifier; the test then uses another.
 func TestIdentifierThatPythonCannotRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("ours")
 		l, err := lock.New(s, path, lock.Options{Identifier: "z\xfcrich"})
 		if err != nil {
@@ -348,12 +301,12 @@ func TestIdentifierThatPythonCannotRead(t *testing.T) {
 		w.acquire(l)
 		children, _, err := w.python("python").inc.Children(w.Context(), path)
 		if err != nil || len(children) != 1 {
-			t.Fatalf("%q, %v", children, err)
+			w.Fatalf("%q, %v", children, err)
 		}
 		for _, name := range children {
 			data, _, ok := w.Srv.Get(path + "/" + name)
 			if !ok || !utf8.Valid(data) { // as strict as Python's decode("utf-8")
-				t.Errorf(unreadable+": %q of %s", data, name)
+				w.Errorf(unreadable+": %q of %s", data, name)
 			}
 		}
 	})
@@ -362,80 +315,62 @@ func TestIdentifierThatPythonCannotRead(t *testing.T) {
 // General rules: an operator deletes the contender of a waiter, and then the contender in front goes. The waiter is not the
 // holder then, although nobody is in front: the next contender would not see it.
 func TestNobodyInFrontIsNotEnough(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		first, second := w.python("first"), w.python("second")
 		if !first.contend() {
-			t.Fatal("Python does not hold the lock")
+			w.Fatal("Python does not hold the lock")
 		}
-		ours := w.acquireLater(t.Context(), w.lock("ours"))
-		time.Sleep(time.Second)
+		ours := w.waiter("ours")
 		for _, name := range w.Srv.Children(path) {
 			if node := path + "/" + name; node != first.node {
-				if err := w.Srv.Delete(node); err != nil {
-					t.Fatal(err)
-				}
+				w.Must(w.Srv.Delete(node))
 			}
 		}
 		first.release()
 		time.Sleep(time.Second)
-		if !ours.ended() || ours.err != nil {
-			t.Fatalf("ours does not get it: %v", ours.err)
+		if !ours.Ended() || ours.Err != nil {
+			w.Fatalf("ours does not get it: %v", ours.Err)
 		}
-		if second.contend() && ours.held.Valid() {
-			t.Errorf(twoHolders+": Python holds %s, and ours %s; znodes:\n%s", second.node, ours.held.Node(), w.Srv.Dump())
+		if second.contend() && ours.Value.Valid() {
+			w.Errorf(twoHolders+": Python holds %s, and ours %s; znodes:\n%s", second.node, ours.Value.Node(), w.Srv.Dump())
 		}
 		second.release()
-		w.release(ours.held)
+		w.Release(ours.Value)
 	})
 }
 
 // General rules: the lock's znode is deleted while nobody uses the lock, as it must be when its numbers are used up. Numbers then
 // begin at 0 again, but the next holder's token is larger.
 func TestTokensGrowBeyondTheDirectory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		l := w.lock("ours")
-		w.acquireAndRelease(l)
 		hold := func() int64 {
-			h, err := l.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.release(h)
+			h := w.acquire(l)
+			w.Release(h)
 			return h.Token()
 		}
 		before := hold()
-		if err := w.Srv.Delete(path); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(path))
 		if after := hold(); after <= before {
-			t.Errorf(staleWrite+": token %d after %d", after, before)
+			w.Errorf(staleWrite+": token %d after %d", after, before)
 		}
 	})
 }
 
 // §13: somebody deletes the lock's directory.
 func TestDirectoryDeletedInBetween(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		if err := w.Srv.Create(path, nil); err != nil {
-			t.Fatal(err)
-		}
+	inWorld(t, func(w *world) {
+		w.Must(w.Srv.Create(path, nil))
 		l := w.lockIn(w.Session("ours"), "ours")
 		for range 2 {
-			h, err := l.Acquire(t.Context())
+			h, err := l.Acquire(w.Context())
 			if errors.Is(err, session.ErrNoNode) {
-				t.Errorf(wrongError+": %v", err)
+				w.Errorf(wrongError+": %v", err)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.release(h)
-			if err := w.Srv.Delete(path); err != nil {
-				t.Error(err)
-			}
+			w.Must(err)
+			w.Release(h)
+			w.Check(w.Srv.Delete(path))
 		}
 	})
 }

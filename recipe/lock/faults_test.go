@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,19 +17,13 @@ import (
 
 // The connection broke before the create was carried out: the contender is created by a second request.
 func TestLostCreateRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		l := w.lock("a")
 		w.acquireAndRelease(l)
-		cut := true
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			now := cut && r.Op == zktest.OpCreate
-			cut = cut && !now
-			return zktest.Action{Cut: now}
-		})
+		w.Steps(recipetest.Meets(zktest.Action{Cut: true}, is(zktest.OpCreate)))
 		h := w.acquire(l)
 		w.wantContenders(1)
-		w.release(h)
+		w.Release(h)
 		w.wantContenders(0)
 	})
 }
@@ -39,18 +32,16 @@ func TestLostCreateRequest(t *testing.T) {
 func TestGivingUpDuringCreateLeavesNothing(t *testing.T) {
 	for what, dir := range map[string]zktest.Direction{"request held back": zktest.ToServer, "reply held back": zktest.ToClient} {
 		for _, fate := range []string{"heal", "cut"} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				l := w.lock("a")
 				w.acquireAndRelease(l)
 				client := w.Net.Client("a")
 				client.BlackHole(dir)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
+				ctx := w.Within(time.Second)
 				start := time.Now()
 				_, err := l.Acquire(ctx)
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-					t.Errorf("%s, %s: %v after %v", what, fate, err, time.Since(start))
+					w.Errorf("%s, %s: %v after %v", what, fate, err, time.Since(start))
 				}
 				if fate == "cut" {
 					client.Cut()
@@ -66,53 +57,47 @@ func TestGivingUpDuringCreateLeavesNothing(t *testing.T) {
 }
 
 func TestGivingUpWhileWaitingLeavesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("holder"))
 		l := w.lock("a")
 		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Error(err)
+				w.Error(err)
 			}
 			cancel()
 			synctest.Wait()
 			w.wantContenders(1)
 		}
 		w.Srv.LoseReply(1, is(zktest.OpDelete))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, _ = l.Acquire(ctx)
+		_, _ = l.Acquire(w.Within(time.Second))
 		time.Sleep(5 * time.Second)
 		w.wantContenders(1)
-		w.release(h)
+		w.Release(h)
 	})
 }
 
 // overtakes releases a hold. Then b must acquire the lock before a, which has lost its place.
 func (w *world) overtakes(h *lock.Held, b, a *acquiring) {
 	w.Helper()
-	w.release(h)
-	next := w.got(b)
+	w.Release(h)
+	next := b.Get(w)
 	time.Sleep(time.Second)
-	if a.ended() {
-		w.Fatalf("a has it, too: %v", a.err)
+	if a.Ended() {
+		w.Fatalf("a has it, too: %v", a.Err)
 	}
-	w.release(next)
-	w.release(w.got(a))
+	w.Release(next)
+	w.Release(a.Get(w))
 }
 
 // A waiter whose session is killed queues up again at the end.
 func TestSessionKilledWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("holder"))
 		s := w.Session("a")
-		a := w.acquireLater(t.Context(), w.lockIn(s, "a"))
-		time.Sleep(time.Second)
-		b := w.acquireLater(t.Context(), w.lock("b"))
-		time.Sleep(time.Second)
-		w.Srv.KillSession(w.ID(s))
+		a := w.waiterOf(w.lockIn(s, "a"))
+		b := w.waiter("b")
+		w.Kill(s)
 		time.Sleep(5 * time.Second)
 		w.wantContenders(3)
 		w.overtakes(h, b, a)
@@ -121,40 +106,36 @@ func TestSessionKilledWhileWaiting(t *testing.T) {
 }
 
 func TestSessionKilledWhileHolding(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("a")
 		l := w.lockIn(s, "a")
 		h := w.acquire(l)
-		w.Srv.KillSession(w.ID(s))
-		w.ended(h, session.ErrSessionExpired)
-		w.release(h)
+		w.Kill(s)
+		w.Ended(h, session.ErrSessionExpired)
+		w.Release(h)
 		again := w.acquire(l)
 		if again.Token() <= h.Token() {
-			t.Errorf("token %d after %d", again.Token(), h.Token())
+			w.Errorf("token %d after %d", again.Token(), h.Token())
 		}
-		w.release(again)
+		w.Release(again)
 		w.wantContenders(0)
 	})
 }
 
 // Somebody removes the contender of the holder.
 func TestContenderRemovedWhileHolding(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		l := w.lock("a")
 		h := w.acquire(l)
-		if err := w.Srv.Delete(h.Node()); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(h.Node()))
 		start := time.Now()
-		w.ended(h, lock.ErrLost)
+		w.Ended(h, lock.ErrLost)
 		if d := time.Since(start); d > time.Second {
-			t.Errorf("noticed after %v", d)
+			w.Errorf("noticed after %v", d)
 		}
-		w.release(h)
+		w.Release(h)
 		if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrLost) {
-			t.Errorf("after the release the cause is %v", cause)
+			w.Errorf("after the release the cause is %v", cause)
 		}
 		w.acquireAndRelease(l)
 	})
@@ -162,17 +143,14 @@ func TestContenderRemovedWhileHolding(t *testing.T) {
 
 // Somebody changes the data of the holder's contender: that is no loss.
 func TestContenderChangedWhileHolding(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("a"))
-		if err := w.Srv.Set(h.Node(), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Set(h.Node(), []byte("x")))
 		time.Sleep(time.Minute)
 		if h.Context().Err() != nil {
-			t.Error(context.Cause(h.Context()))
+			w.Error(context.Cause(h.Context()))
 		}
-		w.release(h)
+		w.Release(h)
 		w.wantContenders(0)
 	})
 }
@@ -180,131 +158,99 @@ func TestContenderChangedWhileHolding(t *testing.T) {
 // Somebody removes the contender of a waiter. The waiter has lost its place, and must not become the holder when the contender in
 // front goes.
 func TestContenderRemovedWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("holder"))
-		a := w.acquireLater(t.Context(), w.lock("a"))
-		time.Sleep(time.Second)
-		b := w.acquireLater(t.Context(), w.lock("b"))
-		time.Sleep(time.Second)
-		if err := w.Srv.Delete(path + "/" + w.wantContenders(3)[1]); err != nil {
-			t.Fatal(err)
-		}
+		a, b := w.waiter("a"), w.waiter("b")
+		w.Must(w.Srv.Delete(path + "/" + w.wantContenders(3)[1]))
 		w.overtakes(h, b, a)
 	})
 }
 
 // Without a watch event a waiter notices within a session timeout that it has lost its place.
 func TestWaiterLooksAfterItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("holder"))
-		a := w.acquireLater(t.Context(), w.lock("a"))
-		time.Sleep(time.Second)
+		a := w.waiter("a")
 		old := w.wantContenders(2)[1]
-		if err := w.Srv.Delete(path + "/" + old); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(path + "/" + old))
 		time.Sleep(25 * time.Second)
 		if now := w.wantContenders(2)[1]; now == old {
-			t.Error("it did not queue up again")
+			w.Error("it did not queue up again")
 		}
-		w.release(h)
-		w.release(w.got(a))
+		w.Release(h)
+		w.Release(a.Get(w))
 	})
 }
 
 // The whole directory of a waiter and a holder is deleted and created again.
 func TestDirectoryDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("holder"))
-		a := w.acquireLater(t.Context(), w.lock("a"))
-		time.Sleep(time.Second)
-		if err := w.Srv.Delete("/app"); err != nil {
-			t.Fatal(err)
-		}
-		w.ended(h, lock.ErrLost)
-		w.got(a)
-		w.release(h)
+		a := w.waiter("a")
+		w.Must(w.Srv.Delete("/app"))
+		w.Ended(h, lock.ErrLost)
+		a.Get(w)
+		w.Release(h)
 		w.wantContenders(1)
-		w.release(a.held)
+		w.Release(a.Value)
 		w.wantContenders(0)
 	})
 }
 
 // The link of a waiter breaks, and the contender in front goes meanwhile.
 func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("holder"))
-		a := w.acquireLater(t.Context(), w.lock("a"))
-		time.Sleep(time.Second)
+		a := w.waiter("a")
 		mine := w.wantContenders(2)[1]
-		client := w.Net.Client("a")
-		client.Refuse()
-		client.Cut()
+		client := w.Unplug("a")
 		time.Sleep(time.Second)
-		w.release(h)
+		w.Release(h)
 		time.Sleep(time.Second)
-		if a.ended() {
-			t.Fatalf("acquired without a connection: %v", a.err)
+		if a.Ended() {
+			w.Fatalf("acquired without a connection: %v", a.Err)
 		}
 		client.Heal()
-		<-a.done
-		if a.err != nil || a.held.Node() != path+"/"+mine {
-			t.Fatalf("%v, %v", a.held, a.err)
+		<-a.Done
+		if a.Err != nil || a.Value.Node() != path+"/"+mine {
+			w.Fatalf("%v, %v", a.Value, a.Err)
 		}
-		w.release(a.held)
+		w.Release(a.Value)
 	})
-}
-
-// loseTrust ends trust for a moment and waits for the consequences.
-func (w *world) loseTrust(client string, inc *session.Incarnation) {
-	w.Helper()
-	recipetest.LoseTrust(w, w.Net.Client(client), inc)
-	time.Sleep(5 * time.Second)
 }
 
 // A lock is released while the link is down: Release ends with its context, the contender is removed as soon as there is a link
 // again, and the handle waits for that.
 func TestReleaseWithoutALink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		l := w.lock("a")
 		h := w.acquire(l)
-		client := w.Net.Client("a")
-		client.Refuse()
-		client.Cut()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		client := w.Unplug("a")
+		ctx := w.Within(time.Second)
 		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), h.Node()) {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
-		w.ended(h, lock.ErrReleased)
+		w.Ended(h, lock.ErrReleased)
 		w.wantContenders(1)
 		_, err := l.TryAcquire(ctx)
 		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != h.Node() || blocked.Identifier != "a" {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
 		client.Heal()
-		again, err := l.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		again, err := l.TryAcquire(w.Context())
+		w.Must(err)
 		w.wantContenders(1)
-		w.release(again)
+		w.Release(again)
 		w.wantContenders(0)
 	})
 }
 
 func TestLostDeleteReply(t *testing.T) {
 	for losses := 1; losses <= 3; losses++ {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			h := w.acquire(w.lock("a"))
 			w.Srv.LoseReply(losses, is(zktest.OpDelete))
-			w.release(h)
+			w.Release(h)
 			w.wantContenders(0)
 		})
 	}
@@ -312,69 +258,52 @@ func TestLostDeleteReply(t *testing.T) {
 
 // A refused delete is repeated until it is carried out.
 func TestRefusedDelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("a"))
-		var refuse atomic.Bool
-		refuse.Store(true)
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if refuse.Load() && r.Op == zktest.OpDelete {
-				return zktest.Action{Err: zktest.ErrNoAuth}
-			}
-			return zktest.Action{}
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+		w.Refuse(zktest.ErrNoAuth, is(zktest.OpDelete))
+		if err := h.Release(w.Within(10 * time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("got %v", err)
 		}
 		w.wantContenders(1)
 		if n := w.Srv.Stats().Requests[zktest.OpDelete]; n > 20 {
-			t.Errorf("%d deletes in 10 s", n)
+			w.Errorf("%d deletes in 10 s", n)
 		}
-		refuse.Store(false)
-		w.release(h)
+		w.Srv.SetHook(nil)
+		w.Release(h)
 		w.wantContenders(0)
 	})
 }
 
 // The session ends while a call waits for the lock or releases it: no call hangs.
 func TestSessionClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("holder"))
-		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: w.Net.Client("a").Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop := w.run(s)
+		s, stop := w.Stoppable("a")
 		l := w.lockIn(s, "a")
-		a := w.acquireLater(t.Context(), l)
-		time.Sleep(time.Second)
+		a := w.waiterOf(l)
 		w.wantContenders(2)
 		stop()
-		<-a.done
-		if !errors.Is(a.err, session.ErrClosed) {
-			t.Errorf("got %v", a.err)
+		<-a.Done
+		if !errors.Is(a.Err, session.ErrClosed) {
+			w.Errorf("got %v", a.Err)
 		}
 		w.wantContenders(1)
-		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, session.ErrClosed) {
-			t.Errorf("got %v", err)
+		if _, err := l.TryAcquire(w.Context()); !errors.Is(err, session.ErrClosed) {
+			w.Errorf("got %v", err)
 		}
-		if _, err := l.Contenders(t.Context()); !errors.Is(err, session.ErrClosed) {
-			t.Errorf("got %v", err)
+		if _, err := l.Contenders(w.Context()); !errors.Is(err, session.ErrClosed) {
+			w.Errorf("got %v", err)
 		}
-		w.release(h)
+		w.Release(h)
 	})
 }
 
 // Without a session every call ends with its context.
 func TestCallsEndWithTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Net.Refuse()
 		l := w.lock("a")
-		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(w, path, map[string]func(context.Context) error{
 			"Acquire":    func(ctx context.Context) error { _, err := l.Acquire(ctx); return err },
 			"TryAcquire": func(ctx context.Context) error { _, err := l.TryAcquire(ctx); return err },
 			"Contenders": func(ctx context.Context) error { _, err := l.Contenders(ctx); return err },
@@ -384,15 +313,12 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 
 // A call that the server does not answer ends with its context, too.
 func TestCallsEndWithTheirContextThoughTheServerIsSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("a")
-		if _, err := s.Incarnation(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		w.Incarnation(s)
 		l := w.lockIn(s, "a")
 		w.Net.Client("a").BlackHole(zktest.Both)
-		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(w, path, map[string]func(context.Context) error{
 			"Acquire":    func(ctx context.Context) error { _, err := l.Acquire(ctx); return err },
 			"Contenders": func(ctx context.Context) error { _, err := l.Contenders(ctx); return err },
 		})
@@ -400,58 +326,42 @@ func TestCallsEndWithTheirContextThoughTheServerIsSilent(t *testing.T) {
 	})
 }
 
+// looksAtOwn matches a look at a contender.
+func looksAtOwn(r zktest.Request) bool {
+	return r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/")
+}
+
 // Trust ends just before Acquire returns a hold: the waiter keeps its place and returns no hold that has ended.
 func TestTrustEndsJustBeforeTheHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("a")
-		inc, err := s.Incarnation(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := w.Net.Client("a")
-		looks := 0
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/") {
-				if looks++; looks == 1 {
-					client.BlackHole(zktest.ToClient)
-				}
-			}
-			return zktest.Action{}
-		})
-		a := w.acquireLater(t.Context(), w.lockIn(s, "a"))
+		inc, client := w.Incarnation(s), w.Net.Client("a")
+		w.Steps(recipetest.Before(looksAtOwn, func() { client.BlackHole(zktest.ToClient) }))
+		a := w.acquireLater(w.Context(), w.lockIn(s, "a"))
 		<-inc.Context().Done()
 		mine := w.wantContenders(1)[0]
 		client.Heal()
-		<-a.done
-		if a.err != nil || a.held.Context().Err() != nil || a.held.Node() != path+"/"+mine {
-			t.Fatalf("%+v, %v", a.held, a.err)
+		<-a.Done
+		if a.Err != nil || a.Value.Context().Err() != nil || a.Value.Node() != path+"/"+mine {
+			w.Fatalf("%+v, %v", a.Value, a.Err)
 		}
-		w.release(a.held)
+		w.Release(a.Value)
 	})
 }
 
 // Somebody removes the contender just before Acquire returns a hold.
 func TestContenderRemovedJustBeforeTheHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		l := w.lock("a")
-		looks := 0
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/") {
-				if looks++; looks == 1 {
-					if err := w.Srv.Delete(r.Path); err != nil {
-						t.Error(err)
-					}
-				}
-			}
+		w.Steps(recipetest.Step{Match: looksAtOwn, Do: func(r *zktest.Request) zktest.Action {
+			w.Check(w.Srv.Delete(r.Path))
 			return zktest.Action{}
-		})
+		}})
 		h := w.acquire(l)
 		time.Sleep(time.Second)
 		if _, _, ok := w.Srv.Get(h.Node()); !ok || h.Context().Err() != nil {
-			t.Errorf("holds %s, which stands: %v; ended: %v", h.Node(), ok, context.Cause(h.Context()))
+			w.Errorf("holds %s, which stands: %v; ended: %v", h.Node(), ok, context.Cause(h.Context()))
 		}
-		w.release(h)
+		w.Release(h)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -29,24 +28,18 @@ const path = "/app/lock"
 // world has what tests of this package do.
 type world struct{ *recipetest.World }
 
-func newWorld(t *testing.T) *world {
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	return &world{recipetest.NewWorld(t)}
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
 // inSession runs a test in a bubble.
 func inSession(t *testing.T, test func(w *world, s *session.Session)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		test(w, w.Session("client"))
 	})
-}
-
-// run runs a session and returns how to end it.
-func (w *world) run(s *session.Session) (stop func()) {
-	w.Helper()
-	return recipetest.Run(w, s)
 }
 
 // lock returns a handle on the test's lock in a session of its own.
@@ -57,11 +50,7 @@ func (w *world) lock(name string) *lock.Lock {
 
 func (w *world) lockIn(s *session.Session, identifier string) *lock.Lock {
 	w.Helper()
-	l, err := lock.New(s, path, lock.Options{Identifier: identifier})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return l
+	return w.make(lock.New, s, lock.Options{Identifier: identifier})
 }
 
 type newLock = func(*session.Session, string, lock.Options) (*lock.Lock, error)
@@ -69,9 +58,7 @@ type newLock = func(*session.Session, string, lock.Options) (*lock.Lock, error)
 func (w *world) make(create newLock, s *session.Session, opts lock.Options) *lock.Lock {
 	w.Helper()
 	l, err := create(s, path, opts)
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	return l
 }
 
@@ -90,60 +77,27 @@ func (w *world) try(l *lock.Lock) *lock.Held {
 
 func (w *world) acquire(l *lock.Lock) *lock.Held {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-	defer cancel()
-	h, err := l.Acquire(ctx)
-	if err != nil {
-		w.Fatalf("acquire: %v", err)
-	}
-	recipetest.ReleaseLater(w, h)
-	return h
+	return recipetest.Acquire(w.World, l.Acquire)
 }
 
 // acquiring is an Acquire that goes on in the background.
-type acquiring struct {
-	held *lock.Held
-	err  error
-	done chan struct{}
-}
-
-func (a *acquiring) ended() bool {
-	select {
-	case <-a.done:
-		return true
-	default:
-		return false
-	}
-}
+type acquiring = recipetest.Call[*lock.Held]
 
 func (w *world) acquireLater(ctx context.Context, l *lock.Lock) *acquiring {
-	a := &acquiring{done: make(chan struct{})}
-	go func() {
-		defer close(a.done)
-		if a.held, a.err = l.Acquire(ctx); a.err == nil {
-			recipetest.ReleaseLater(w, a.held)
-		}
-	}()
+	return recipetest.AcquireLater(ctx, w, l.Acquire)
+}
+
+// waiter has another client wait for the lock.
+func (w *world) waiter(name string) *acquiring {
+	w.Helper()
+	return w.waiterOf(w.lock(name))
+}
+
+func (w *world) waiterOf(l *lock.Lock) *acquiring {
+	w.Helper()
+	a := w.acquireLater(w.Context(), l)
+	time.Sleep(time.Second)
 	return a
-}
-
-// got waits for a hold that is acquired in the background.
-func (w *world) got(a *acquiring) *lock.Held {
-	w.Helper()
-	<-a.done
-	if a.err != nil {
-		w.Fatal(a.err)
-	}
-	return a.held
-}
-
-func (w *world) release(h *lock.Held) {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-	defer cancel()
-	if err := h.Release(ctx); err != nil {
-		w.Errorf("release: %v", err)
-	}
 }
 
 var contender = regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`)
@@ -167,12 +121,6 @@ func (w *world) wantContenders(n int) []string {
 		w.Errorf("%d contenders, want %d: %q", len(list), n, list)
 	}
 	return list
-}
-
-// ended waits until a hold ends and checks its cause.
-func (w *world) ended(h *lock.Held, want error) {
-	w.Helper()
-	recipetest.Ended(w, h, time.Minute, want)
 }
 
 func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -24,7 +25,7 @@ func TestPersistentHoldOutlivesItsSession(t *testing.T) {
 		l := w.persistent(s, "a")
 		h := w.acquire(l)
 		inc := h.Incarnation()
-		w.Srv.KillSession(w.ID(s))
+		w.Kill(s)
 		<-inc.Context().Done()
 		client := w.Net.Client("client")
 		client.BlackHole(zktest.Both)
@@ -37,7 +38,7 @@ func TestPersistentHoldOutlivesItsSession(t *testing.T) {
 		if w.try(w.lock("b")) != nil {
 			w.Error("another has it")
 		}
-		w.release(h)
+		w.Release(h)
 		w.wantContenders(0)
 	})
 }
@@ -46,17 +47,15 @@ func TestPersistentHoldOutlivesItsSession(t *testing.T) {
 func TestPersistentContenderRemoved(t *testing.T) {
 	inSession(t, func(w *world, s *session.Session) {
 		h := w.acquire(w.persistent(s, "a"))
-		w.Srv.KillSession(w.ID(s))
+		w.Kill(s)
 		time.Sleep(10 * time.Second)
-		if err := w.Srv.Delete(h.Node()); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(h.Node()))
 		start := time.Now()
-		w.ended(h, lock.ErrLost)
+		w.Ended(h, lock.ErrLost)
 		if d := time.Since(start); d > time.Second {
 			w.Errorf("noticed after %v", d)
 		}
-		w.release(h)
+		w.Release(h)
 	})
 }
 
@@ -64,23 +63,21 @@ func TestPersistentContenderRemoved(t *testing.T) {
 func TestPersistentWaiterKeepsItsPlace(t *testing.T) {
 	inSession(t, func(w *world, s *session.Session) {
 		h := w.acquire(w.lock("holder"))
-		a := w.acquireLater(w.Context(), w.persistent(s, "a"))
-		time.Sleep(time.Second)
-		b := w.acquireLater(w.Context(), w.lock("b"))
-		time.Sleep(time.Second)
+		a := w.waiterOf(w.persistent(s, "a"))
+		b := w.waiter("b")
 		place := w.wantContenders(3)[1]
-		w.Srv.KillSession(w.ID(s))
+		w.Kill(s)
 		time.Sleep(10 * time.Second)
 		if now := w.wantContenders(3)[1]; now != place {
 			w.Errorf("%s, before %s", now, place)
 		}
-		w.release(h)
-		<-a.done
-		if a.err != nil || b.ended() {
-			w.Fatalf("%v; b is through: %v", a.err, b.ended())
+		w.Release(h)
+		<-a.Done
+		if a.Err != nil || b.Ended() {
+			w.Fatalf("%v; b is through: %v", a.Err, b.Ended())
 		}
-		w.release(a.held)
-		w.release(w.got(b))
+		w.Release(a.Value)
+		w.Release(b.Get(w))
 		w.wantContenders(0)
 	})
 }
@@ -89,17 +86,15 @@ func TestPersistentWaiterKeepsItsPlace(t *testing.T) {
 func TestPersistentContenderIsRemovedInAnotherSession(t *testing.T) {
 	inSession(t, func(w *world, s *session.Session) {
 		h := w.acquire(w.lock("holder"))
-		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
-		defer cancel()
-		a := w.acquireLater(ctx, w.persistent(s, "a"))
+		a := w.acquireLater(w.Within(5*time.Second), w.persistent(s, "a"))
 		time.Sleep(time.Second)
 		w.wantContenders(2)
 		id := w.ID(s)
 		client := w.Net.Client("client")
 		client.BlackHole(zktest.Both)
-		<-a.done
-		if !errors.Is(a.err, context.DeadlineExceeded) {
-			w.Error(a.err)
+		<-a.Done
+		if !errors.Is(a.Err, context.DeadlineExceeded) {
+			w.Error(a.Err)
 		}
 		time.Sleep(time.Minute)
 		w.wantContenders(2)
@@ -109,7 +104,7 @@ func TestPersistentContenderIsRemovedInAnotherSession(t *testing.T) {
 			w.Error("the session did not expire: nothing was tested")
 		}
 		w.wantContenders(1)
-		w.release(h)
+		w.Release(h)
 	})
 }
 
@@ -117,8 +112,7 @@ func TestPersistentContenderIsRemovedInAnotherSession(t *testing.T) {
 // created.
 func TestPersistentLostCreateReply(t *testing.T) {
 	for _, killed := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			s := w.Session("client")
 			l := w.persistent(s, "a")
 			w.acquireAndRelease(l)
@@ -143,7 +137,7 @@ func TestPersistentLostCreateReply(t *testing.T) {
 			if d := time.Since(start); killed && d < 2*s.Timeout() {
 				w.Errorf("made another after %v, while the old session could still make one", d)
 			}
-			w.release(h)
+			w.Release(h)
 			w.wantContenders(0)
 		})
 	}
@@ -171,47 +165,34 @@ func TestPersistentCreateThatComesLate(t *testing.T) {
 			w.Fatal("nothing was tested")
 		}
 		w.wantContenders(0)
-		if err := w.Srv.Create(late+"0000000009", nil); err != nil {
-			w.Fatal(err)
+		w.Must(w.Srv.Create(late+"0000000009", nil))
+		a.Get(w)
+		if list := w.wantContenders(1); path+"/"+list[0] != a.Value.Node() {
+			w.Errorf("%q, holds %s", list, a.Value.Node())
 		}
-		w.got(a)
-		if list := w.wantContenders(1); path+"/"+list[0] != a.held.Node() {
-			w.Errorf("%q, holds %s", list, a.held.Node())
-		}
-		w.release(a.held)
+		w.Release(a.Value)
 	})
 }
 
 // While there is no link, a caller gives up its persistent contender and the session is told to end: the session waits until the
 // contender is removed.
 func TestSessionWaitsForThePersistentContenderToGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.lock("holder"))
-		client := w.Net.Client("a")
-		s, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: client.Dial})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop := w.run(s)
-		ctx, cancel := context.WithCancel(t.Context())
+		s, stop := w.Stoppable("a")
+		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
 		a := w.acquireLater(ctx, w.persistent(s, "a"))
 		time.Sleep(time.Second)
 		w.wantContenders(2)
-		client.Refuse()
-		client.Cut()
+		client := w.Unplug("a")
 		cancel()
-		<-a.done
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			stop()
-		}()
+		<-a.Done
+		stopped := recipetest.Background(stop)
 		time.Sleep(2 * time.Second)
 		client.Heal()
 		<-stopped
 		w.wantContenders(1)
-		w.release(h)
+		w.Release(h)
 	})
 }

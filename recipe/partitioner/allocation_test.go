@@ -3,7 +3,6 @@ package partitioner_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
@@ -13,9 +12,8 @@ import (
 
 // At the end of trust Valid is false at once, and the context ends a moment later.
 func TestValid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
+	inWorld(t, func(w *world) {
+		recipetest.InvalidBeforeItsContextEnds(w, w.Net, func(s *session.Session) recipetest.Relied {
 			m := w.memberIn(s, "p0", []string{"0", "1"}, partitioner.Options{})
 			m.start()
 			m.wantItems("0", "1")
@@ -27,11 +25,10 @@ func TestValid(t *testing.T) {
 // A function in Run finds its allocation, for its Token, Node and Valid, also when the set is to be released.
 func TestHold(t *testing.T) {
 	type key struct{}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.member("p0", []string{"0"}, partitioner.Options{})
 		done := make(chan error)
-		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "of Run"))
+		ctx, cancel := context.WithCancel(context.WithValue(w.Context(), key{}, "of Run"))
 		calls := 0
 		go func() {
 			done <- m.Run(ctx, func(ctx context.Context, items []string) error {
@@ -40,13 +37,13 @@ func TestHold(t *testing.T) {
 				}
 				a := partitioner.Hold(ctx)
 				if !a.Valid() || a != m.Allocation() || partitioner.Hold(a.Context()) != a || ctx.Value(key{}) != "of Run" {
-					t.Errorf("not the allocation of %q", items)
+					w.Errorf("not the allocation of %q", items)
 				}
 				w.join("p1", "0")
 				<-ctx.Done()
 				m.wait(partitioner.Release)
 				if a.Valid() || a.Token("0") == 0 || a.Node("0") == "" || m.Allocation() != nil {
-					t.Errorf("in RELEASE: %v, %d, %q", a.Valid(), a.Token("0"), a.Node("0"))
+					w.Errorf("in RELEASE: %v, %d, %q", a.Valid(), a.Token("0"), a.Node("0"))
 				}
 				return nil
 			})
@@ -54,7 +51,7 @@ func TestHold(t *testing.T) {
 		time.Sleep(time.Minute)
 		cancel()
 		if err := <-done; err != nil || calls < 2 {
-			t.Errorf("%d calls: %v", calls, err)
+			w.Errorf("%d calls: %v", calls, err)
 		}
 	})
 }

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
-	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/recipe/partitioner"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -25,42 +23,26 @@ const (
 
 // §15, ghosts: a member is restarted while its old znode, and its old locks, still exist.
 func TestRestartBesideItsOldSelf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s, _ := recipetest.Stoppable(w, w.Net, "old", session.Options{Timeout: 30 * time.Second}) // longer than that of its new self
 		old, err := s.Incarnation(w.Context())
-		if err != nil {
-			w.Fatal(err)
-		}
-		if err := old.EnsurePath(w.Context(), path+"/party"); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(err)
+		w.Must(old.EnsurePath(w.Context(), path+"/party"))
 		if _, err := old.Create(w.Context(), path+"/party/514e5a831836450cb1a56c741e990fd8-same", nil, session.Ephemeral); err != nil {
 			w.Fatal(err)
 		}
-		l, err := lock.New(w.Session("old lock"), path+"/locks/0", lock.Options{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		held, err := l.Acquire(w.Context())
-		if err != nil {
-			w.Fatal(err)
-		}
+		held := w.locked(w.Session("old lock"), "0")
 		w.Net.Client("old").BlackHole(zktest.Both) // it dies
 		m := w.member("same", []string{"0", "1"}, partitioner.Options{})
 		m.start()
 		time.Sleep(time.Second)
-		if err := held.Release(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(held.Release(w.Context()))
 		for i := 0; i < 60 && len(m.Items()) != 2 && !m.Failed(); i++ {
 			time.Sleep(time.Second)
-			if m.MustRelease() {
-				m.releaseSet()
-			}
+			m.releaseIfItMust()
 		}
 		if m.Failed() && errors.Is(m.Snapshot().Err, partitioner.ErrDuplicate) {
-			t.Errorf(failsByItself+": %v", m.Snapshot().Err)
+			w.Errorf(failsByItself+": %v", m.Snapshot().Err)
 			return
 		}
 		m.wantItems("0", "1")
@@ -70,24 +52,16 @@ func TestRestartBesideItsOldSelf(t *testing.T) {
 // §15: two members have one identifier. The later one fails, after the time for which a dead member's znode can stand. The other
 // one keeps all items.
 func TestDuplicateIdentifier(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		first, second := namesakes(newWorld(t), 0)
-		if first.Failed() && errors.Is(first.Snapshot().Err, partitioner.ErrDuplicate) {
-			t.Errorf(olderFails+": %v", first.Snapshot().Err)
-			return
-		}
-		second.failed(partitioner.ErrDuplicate)
-		first.wantItems("a", "b", "c", "d")
-	})
-}
-
-// Two members have one identifier, and the first of them has had the items for long.
-func TestDuplicateOfOneThatHasAcquired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		first, second := namesakes(newWorld(t), 30*time.Second)
-		second.failed(partitioner.ErrDuplicate)
-		first.wantItems("a", "b", "c", "d")
-	})
+	for _, after := range []time.Duration{0, 30 * time.Second} { // the first has had the items for long
+		inWorld(t, func(w *world) {
+			first, second := namesakes(w, after)
+			if first.Failed() && errors.Is(first.Snapshot().Err, partitioner.ErrDuplicate) {
+				w.Fatalf(olderFails+": %v", first.Snapshot().Err)
+			}
+			second.failed(partitioner.ErrDuplicate)
+			first.wantItems("a", "b", "c", "d")
+		})
+	}
 }
 
 // namesakes starts two members with one identifier, the second after a pause, and returns after the time in which one of them
@@ -102,9 +76,7 @@ func namesakes(w *world, after time.Duration) (first, second *member) {
 	second.start()
 	for time.Since(start) < time.Minute {
 		for _, m := range []*member{first, second} {
-			if m.MustRelease() {
-				m.releaseSet()
-			}
+			m.releaseIfItMust()
 		}
 		if d := time.Since(start); second.Failed() && d < 40*time.Second {
 			w.Fatalf("failed after %v", d)
@@ -130,18 +102,13 @@ func (w *world) memberOr(items, otherwise []string, order partitioner.Order) *me
 // §15, order: 11 items, which Python has as int. If the Go member sorted them as text, both members would want four of them, and
 // nobody would want four others. New refuses to guess.
 func TestItemsInTheOrderOfPython(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		python, err := w.Session("python").Incarnation(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+	inWorld(t, func(w *world) {
+		python, err := w.Session("python").Incarnation(w.Context())
+		w.Must(err)
 		add := func(dir, name string, mode session.Mode) {
-			if err := python.EnsurePath(t.Context(), dir); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := python.Create(t.Context(), dir+"/0123456789abcdef0123456789abcdef"+name, nil, mode); err != nil {
-				t.Fatal(err)
+			w.Must(python.EnsurePath(w.Context(), dir))
+			if _, err := python.Create(w.Context(), dir+"/0123456789abcdef0123456789abcdef"+name, nil, mode); err != nil {
+				w.Fatal(err)
 			}
 		}
 		var items []string
@@ -160,12 +127,12 @@ func TestItemsInTheOrderOfPython(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, item := range m.Items() {
 			if owned[item] {
-				t.Errorf("two have %s", item)
+				w.Errorf("two have %s", item)
 			}
 			owned[item] = true
 		}
 		if len(owned) != len(items) {
-			t.Errorf(nobodys+": %d of %d are owned", len(owned), len(items))
+			w.Errorf(nobodys+": %d of %d are owned", len(owned), len(items))
 		}
 	})
 }
@@ -174,31 +141,22 @@ func TestItemsInTheOrderOfPython(t *testing.T) {
 func TestItemsInEachOthersWay(t *testing.T) {
 	for what, items := range map[string][]string{"one path": {"a/b", "a//b"}, "like contender": {"a", "a/b__lock__0000000000"}} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				m := w.memberOr(items, []string{"a", "b"}, partitioner.OrderUnset)
 				m.start()
 				// Another member comes and goes, so that the locks are acquired twice.
 				for range 2 {
 					time.Sleep(10 * time.Second)
-					if err := w.Srv.Create(guest, nil); err != nil {
-						t.Fatal(err)
-					}
+					w.Must(w.Srv.Create(guest, nil))
 					time.Sleep(time.Second)
-					if m.MustRelease() {
-						m.releaseSet()
-					}
-					if err := w.Srv.Delete(guest); err != nil {
-						t.Fatal(err)
-					}
+					m.releaseIfItMust()
+					w.Must(w.Srv.Delete(guest))
 					time.Sleep(time.Second)
-					if m.MustRelease() {
-						m.releaseSet()
-					}
+					m.releaseIfItMust()
 				}
 				time.Sleep(time.Minute)
 				if n := len(m.Items()); n != 2 {
-					t.Errorf(nobodys+": %d of two are owned, %v; znodes:\n%s", n, m.State(), w.Srv.Dump())
+					w.Errorf(nobodys+": %d of two are owned, %v; znodes:\n%s", n, m.State(), w.Srv.Dump())
 				}
 			})
 		})
@@ -208,8 +166,7 @@ func TestItemsInEachOthersWay(t *testing.T) {
 // §15, churn: a member comes and goes every 0.45 s, and the boundary is 1 s. Nobody has any item then, as promised: that is
 // better than work that is given up at once. After a boundary without changes every item belongs to exactly one member.
 func TestChurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		set := []string{"0", "1", "2", "3", "4"}
 		opts := partitioner.Options{TimeBoundary: time.Second}
 		one, two := w.member("p0", set, opts), w.member("p1", set, opts)
@@ -220,14 +177,10 @@ func TestChurn(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		owned := 0
 		changed := func(i int, err error) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			w.Must(err)
 			time.Sleep(25 * time.Millisecond)
 			for _, m := range both {
-				if m.MustRelease() {
-					m.releaseSet()
-				}
+				m.releaseIfItMust()
 			}
 			time.Sleep(200 * time.Millisecond)
 			for _, m := range both {
@@ -241,13 +194,13 @@ func TestChurn(t *testing.T) {
 			changed(i, w.Srv.Delete(guest))
 		}
 		if owned > 0 {
-			t.Errorf(restless+": %d times, an item had an owner for a fifth of a second", owned)
+			w.Errorf(restless+": %d times, an item had an owner for a fifth of a second", owned)
 		}
 		time.Sleep(time.Second + 100*time.Millisecond)
 		all := append(one.Items(), two.Items()...)
 		slices.Sort(all)
 		if !slices.Equal(all, set) {
-			t.Errorf("owned: %q", all)
+			w.Errorf("owned: %q", all)
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
@@ -39,13 +38,12 @@ func (w *world) poor(name string) *session.Session {
 // New logs a warning if one member can't hold the whole set, with how many items it can hold.
 func TestWarningOfTooManyItems(t *testing.T) {
 	for n, warned := range map[int]bool{9: false, 10: true, 40: true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			var log bytes.Buffer
 			w.memberIn(w.poor("p0"), "p0", uneven(n), partitioner.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			says := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), fmt.Sprintf("items=%d most=9 budget=%d", n, small))
 			if says != warned || !warned && log.Len() > 0 {
-				t.Errorf("%d items: logged %q", n, &log)
+				w.Errorf("%d items: logged %q", n, &log)
 			}
 		})
 	}
@@ -54,8 +52,7 @@ func TestWarningOfTooManyItems(t *testing.T) {
 // A member whose share exceeds the budget fails with an error that names the limit, before it acquires any lock. It can hold that
 // many items, whichever they are.
 func TestShareThatExceedsTheBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		items := uneven(18)
 		share := func(_ string, members, items []string) ([]string, error) {
 			if len(members) > 1 { // those with long names, of which 9 fit
@@ -63,37 +60,33 @@ func TestShareThatExceedsTheBudget(t *testing.T) {
 			}
 			return items, nil
 		}
-		if err := w.Srv.Create("/chroot"+guest, nil); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Create("/chroot"+guest, nil))
 		m := w.memberIn(w.poor("p0"), "p0", items, partitioner.Options{Func: share})
 		done := make(chan error, 1)
 		go func() {
-			done <- m.Run(t.Context(), func(ctx context.Context, _ []string) error {
+			done <- m.Run(w.Context(), func(ctx context.Context, _ []string) error {
 				<-ctx.Done()
 				return nil
 			})
 		}()
 		m.wait(partitioner.Acquired)
 		if n := len(m.Items()); n != 9 {
-			t.Errorf("acquired %d items, want 9", n)
+			w.Errorf("acquired %d items, want 9", n)
 		}
-		if err := w.Srv.Delete("/chroot" + guest); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete("/chroot" + guest))
 		start := time.Now()
 		err := <-done
 		var failed *partitioner.FailedError
 		if !errors.Is(err, session.ErrEphemeralBudget) || !errors.As(err, &failed) {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
 		for _, says := range []string{"18 items", "any 9 of"} {
 			if !strings.Contains(err.Error(), says) {
-				t.Errorf("%v: does not say %q", err, says)
+				w.Errorf("%v: does not say %q", err, says)
 			}
 		}
 		if took := time.Since(start); took > boundary+time.Second {
-			t.Errorf("ended after %v", took)
+			w.Errorf("ended after %v", took)
 		}
 		w.clean()
 	})

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/partitioner"
@@ -36,12 +35,11 @@ var endings = map[string]func(m *member) (end func()){
 // wantOnlyBlocker checks that the server has none of the member's znodes.
 func (w *world) wantOnlyBlocker() {
 	w.Helper()
-	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 1 {
-		w.Errorf(leftBehind+": %q", list)
-	}
-	time.Sleep(10 * time.Second)
-	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 1 {
-		w.Errorf("left: %q", list)
+	for range 2 {
+		if list := w.left(); len(list) != 1 {
+			w.Errorf(leftBehind+": %q", list)
+		}
+		time.Sleep(10 * time.Second)
 	}
 }
 
@@ -49,11 +47,8 @@ func (w *world) wantOnlyBlocker() {
 func TestFinishWhileAllocating(t *testing.T) {
 	for what, begin := range endings {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				if err := w.Srv.Create(blocker, nil); err != nil {
-					t.Fatal(err)
-				}
+			inWorld(t, func(w *world) {
+				w.Must(w.Srv.Create(blocker, nil))
 				m := w.member("p0", []string{"0", "1"}, partitioner.Options{})
 				end := begin(m)
 				contender := w.waits(m)
@@ -68,7 +63,7 @@ func TestFinishWhileAllocating(t *testing.T) {
 				end()
 				w.wantOnlyBlocker()
 				if refused != 3 {
-					t.Errorf("%d times refused", refused)
+					w.Errorf("%d times refused", refused)
 				}
 			})
 		})
@@ -80,11 +75,8 @@ func TestFinishWhileAllocating(t *testing.T) {
 func TestFinishWhileItIsUnknown(t *testing.T) {
 	for what, begin := range endings {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				if err := w.Srv.Create(blocker, nil); err != nil {
-					t.Fatal(err)
-				}
+			inWorld(t, func(w *world) {
+				w.Must(w.Srv.Create(blocker, nil))
 				var made atomic.Bool
 				var blind atomic.Bool
 				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -100,7 +92,7 @@ func TestFinishWhileItIsUnknown(t *testing.T) {
 				end := begin(w.member("p0", []string{"0", "1"}, partitioner.Options{}))
 				time.Sleep(time.Second)
 				if !made.Load() || len(w.Srv.Children(path+"/locks/1")) != 2 {
-					t.Fatalf("made: %v, %q", made.Load(), w.contenders())
+					w.Fatalf("made: %v, %q", made.Load(), w.contenders())
 				}
 				time.AfterFunc(3*time.Second, func() { blind.Store(false) })
 				end()
@@ -112,18 +104,17 @@ func TestFinishWhileItIsUnknown(t *testing.T) {
 
 // While no server can be reached Finish waits, and returns when the session is over and the znodes are gone with it.
 func TestFinishWithTheSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m, _ := w.waiting()
 		w.Net.Client("p0").BlackHole(zktest.Both)
 		time.AfterFunc(30*time.Second, w.Net.Client("p0").Heal)
 		start := time.Now()
 		m.finish()
 		if d := time.Since(start); d < 30*time.Second {
-			t.Errorf("after %v", d)
+			w.Errorf("after %v", d)
 		}
 		if list := w.contenders(); len(list) != 1 {
-			t.Errorf("left: %q", list)
+			w.Errorf("left: %q", list)
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/partitioner"
@@ -23,21 +22,18 @@ func TestStartRightAfterFailure(t *testing.T) {
 			m.w.Cleanup(r.stop)
 		},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			m := w.join("p0", "0")
 			m.wantItems("0")
 			w.Net.Client("p0").Delay(100 * time.Millisecond) // so that the deletes take some time
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			defer cancel()
-			if err := m.Finish(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("finish: %v", err)
+			if err := m.Finish(w.Within(10 * time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("finish: %v", err)
 			}
 			m.failed(partitioner.ErrFinished)
 			again(m)
 			m.wantItems("0")
 			if list := w.Srv.Children(path + "/party"); len(list) != 1 {
-				t.Errorf("%s: members %q", what, list)
+				w.Errorf("%s: members %q", what, list)
 			}
 		})
 	}
@@ -45,18 +41,16 @@ func TestStartRightAfterFailure(t *testing.T) {
 
 // The wait for the earlier znodes ends with its context.
 func TestStartWaitsInVain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.join("p0", "0")
 		m.wantItems("0")
 		w.Net.Freeze()
 		within := func(call func(ctx context.Context) error) error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
+			ctx := w.Within(time.Second)
 			return call(ctx)
 		}
 		if err := within(m.Finish); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Finish: %v", err)
+			w.Errorf("Finish: %v", err)
 		}
 		for what, call := range map[string]func(context.Context) error{
 			"Start": m.Start,
@@ -67,7 +61,7 @@ func TestStartWaitsInVain(t *testing.T) {
 			start := time.Now()
 			err := within(call)
 			if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, partitioner.ErrUnfinished) || d != time.Second {
-				t.Errorf("%s: after %v: %v", what, d, err)
+				w.Errorf("%s: after %v: %v", what, d, err)
 			}
 		}
 		w.Net.Heal()
@@ -80,16 +74,15 @@ func TestStartWaitsInVain(t *testing.T) {
 
 // After a Start and its Finish a Run goes on: Finish and ReleaseSet refuse.
 func TestRunAfterFinish(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.join("p0", "0")
 		m.wantItems("0")
 		m.finish()
 		r := w.run(m, nil)
 		r.wantCall("0")
 		for _, call := range []func(context.Context) error{m.Finish, m.ReleaseSet} {
-			if err := call(t.Context()); !errors.Is(err, partitioner.ErrNotStarted) {
-				t.Errorf("got %v", err)
+			if err := call(w.Context()); !errors.Is(err, partitioner.ErrNotStarted) {
+				w.Errorf("got %v", err)
 			}
 		}
 		m.wantItems("0")
@@ -100,8 +93,7 @@ func TestRunAfterFinish(t *testing.T) {
 
 // The session expires while the function of Run is still at work. Until it returns we are no member.
 func TestSessionExpiresUnderTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.member("p0", []string{"0"}, partitioner.Options{})
 		working, finish := make(chan struct{}), make(chan struct{})
 		var calls atomic.Int64
@@ -120,7 +112,7 @@ func TestSessionExpiresUnderTheFunction(t *testing.T) {
 		m.failed(session.ErrSessionExpired)
 		time.Sleep(time.Minute)
 		if !m.Failed() || calls.Load() != 1 {
-			t.Errorf("%v, %d calls", m.State(), calls.Load())
+			w.Errorf("%v, %d calls", m.State(), calls.Load())
 		}
 		w.clean()
 		close(finish)
@@ -128,15 +120,14 @@ func TestSessionExpiresUnderTheFunction(t *testing.T) {
 		time.Sleep(time.Second)
 		r.stop()
 		if calls.Load() != 2 {
-			t.Errorf("%d calls", calls.Load())
+			w.Errorf("%d calls", calls.Load())
 		}
 	})
 }
 
 // The session expires when the function of Run has returned, because trust had ended. Run starts again.
 func TestSessionExpiresAfterTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		r := w.run(w.member("p0", []string{"0"}, partitioner.Options{}), nil)
 		r.wantCall("0")
 		w.Net.Client("p0").BlackHole(zktest.Both)
@@ -151,8 +142,7 @@ func TestSessionExpiresAfterTheFunction(t *testing.T) {
 
 // The session expires in RELEASE. That is FAILURE, and we are no member any more, or others would leave a share to us.
 func TestSessionExpiresInRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.join("p0", "0")
 		m.wantItems("0")
 		w.Net.Client("p0").BlackHole(zktest.Both) // trust ends first
@@ -160,8 +150,8 @@ func TestSessionExpiresInRelease(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		w.Net.Client("p0").Heal()
 		m.failed(session.ErrSessionExpired)
-		if err := m.ReleaseSet(t.Context()); !errors.Is(err, session.ErrSessionExpired) {
-			t.Errorf("released: %v", err)
+		if err := m.ReleaseSet(w.Context()); !errors.Is(err, session.ErrSessionExpired) {
+			w.Errorf("released: %v", err)
 		}
 		time.Sleep(10 * time.Second)
 		w.clean()
@@ -170,44 +160,40 @@ func TestSessionExpiresInRelease(t *testing.T) {
 
 		w.join("p1", "0") // members change first
 		m.wait(partitioner.Release)
-		w.kill(m.session)
+		w.Kill(m.session)
 		m.failed(session.ErrSessionExpired)
 	})
 }
 
 // The session expires during ReleaseSet.
 func TestSessionExpiresDuringReleaseSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.join("p0", "0")
 		m.wantItems("0")
 		w.Net.Client("p0").BlackHole(zktest.Both)
 		m.wait(partitioner.Release)
 		time.AfterFunc(20*time.Second, w.Net.Client("p0").Heal)
 		failed := &partitioner.FailedError{}
-		if err := m.ReleaseSet(t.Context()); !errors.As(err, &failed) || !errors.Is(err, session.ErrSessionExpired) {
-			t.Errorf("released: %v, state %v", err, m.State())
+		if err := m.ReleaseSet(w.Context()); !errors.As(err, &failed) || !errors.Is(err, session.ErrSessionExpired) {
+			w.Errorf("released: %v, state %v", err, m.State())
 		}
 	})
 }
 
 // The session is closed in RELEASE.
 func TestSessionClosedInRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s, stop := w.sessionWith("p0")
 		m := w.memberIn(s, "p0", []string{}, partitioner.Options{})
-		if err := m.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(m.Start(w.Context()))
 		m.wantItems()
 		w.join("p1")
 		m.wait(partitioner.Release)
 		go stop()
 		m.failed(session.ErrClosed)
 		stop()
-		if err := m.Finish(t.Context()); !errors.Is(err, partitioner.ErrUnfinished) {
-			t.Errorf("finish: %v", err)
+		if err := m.Finish(w.Context()); !errors.Is(err, partitioner.ErrUnfinished) {
+			w.Errorf("finish: %v", err)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/lock"
@@ -37,8 +36,7 @@ func (w *world) own(m *member) int {
 
 // A member acquires the locks of many items at once. One lock takes three round trips, or seven when its directory is missing.
 func TestManyLocksAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		const items, way = 300, 10 * time.Millisecond
 		m := w.member("p0", many(items), partitioner.Options{})
 		w.Net.Client("p0").Delay(way)
@@ -47,10 +45,10 @@ func TestManyLocksAtOnce(t *testing.T) {
 			start := time.Now()
 			m.wait(partitioner.Acquired)
 			if took := time.Since(start); took > limit {
-				t.Errorf("round %d: acquired %d items after %v, want at most %v", round, items, took, limit)
+				w.Errorf("round %d: acquired %d items after %v, want at most %v", round, items, took, limit)
 			}
 			if n := w.own(m); n != items || !m.Allocation().Valid() {
-				t.Errorf("round %d: %d contenders stand", round, n)
+				w.Errorf("round %d: %d contenders stand", round, n)
 			}
 			m.releaseSet()
 		}
@@ -59,31 +57,20 @@ func TestManyLocksAtOnce(t *testing.T) {
 
 // A member that waits for a lock holds none of those behind it in the order of its share, and acquires them afterwards.
 func TestNothingIsHeldBehindALockThatIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		items := many(150)
 		var others []*lock.Held
 		other := w.Session("other")
 		for _, at := range []int{20, 21, 90, 149} {
-			l, err := lock.New(other, path+"/locks/"+items[at], lock.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			held, err := l.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			others = append(others, held)
+			others = append(others, w.locked(other, items[at]))
 		}
 		m := w.join("p0", items...)
 		for i, want := range []int{21, 22, 91, 150} { // the locks in front, and the one that it waits for
 			time.Sleep(10 * time.Second)
 			if n := w.own(m); n != want || !m.Allocating() {
-				t.Errorf("%v with %d contenders, want ALLOCATING with %d", m.State(), n, want)
+				w.Errorf("%v with %d contenders, want ALLOCATING with %d", m.State(), n, want)
 			}
-			if err := others[i].Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			w.Must(others[i].Release(w.Context()))
 		}
 		m.wantItems(items...)
 	})
@@ -93,16 +80,13 @@ func TestNothingIsHeldBehindALockThatIsWaitedFor(t *testing.T) {
 // the other.
 func TestMembersWhoDisagreeDoNotBlockEachOther(t *testing.T) {
 	for i := range 8 {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			opts := partitioner.Options{Func: all}
 			both := []*member{w.member("p0", many(100), opts), w.member("p1", many(100), opts)}
 			for k, m := range both {
 				w.Net.Client(m.Identifier()).Delay(time.Duration(1+(i>>k)%3) * time.Millisecond)
 				go func() {
-					if err := m.Start(t.Context()); err != nil {
-						t.Error(err)
-					}
+					w.Check(m.Start(w.Context()))
 				}()
 			}
 			time.Sleep(20 * time.Second)
@@ -111,7 +95,7 @@ func TestMembersWhoDisagreeDoNotBlockEachOther(t *testing.T) {
 				first, second = second, first
 			}
 			if !first.Acquired() || second.Acquired() {
-				t.Errorf("%d: %v and %v, want one of them ACQUIRED", i, first.State(), second.State())
+				w.Errorf("%d: %v and %v, want one of them ACQUIRED", i, first.State(), second.State())
 			}
 			first.finish()
 			second.wait(partitioner.Acquired)
@@ -123,26 +107,23 @@ func TestMembersWhoDisagreeDoNotBlockEachOther(t *testing.T) {
 
 // The members change while a member acquires many locks: it gives back what it has, and acquires its new share.
 func TestMembersChangeWhileManyLocksAreAcquired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		items := many(400)
 		m := w.member("p0", items, partitioner.Options{TimeBoundary: 10 * time.Second})
 		w.Net.Client("p0").Delay(10 * time.Millisecond)
 		m.start()
 		time.Sleep(10*time.Second + 300*time.Millisecond)
 		if n := w.own(m); n == 0 || n == len(items) || !m.Allocating() {
-			t.Fatalf("%v with %d contenders: the test proves nothing", m.State(), n)
+			w.Fatalf("%v with %d contenders: the test proves nothing", m.State(), n)
 		}
-		if err := w.Srv.Create(guest, nil); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Create(guest, nil))
 		time.Sleep(time.Second)
 		if n := w.own(m); n != 0 {
-			t.Errorf("%d contenders stand after the members have changed", n)
+			w.Errorf("%d contenders stand after the members have changed", n)
 		}
 		m.wait(partitioner.Acquired)
 		if n := w.own(m); n != len(items)/2 || len(m.Items()) != n {
-			t.Errorf("%d contenders for %d items, want %d", n, len(m.Items()), len(items)/2)
+			w.Errorf("%d contenders for %d items, want %d", n, len(m.Items()), len(items)/2)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
+	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/recipe/partitioner"
 	"github.com/kielgo/kiel/session"
 )
@@ -29,9 +30,10 @@ const (
 // world has the helpers of this package's tests.
 type world struct{ *recipetest.World }
 
-func newWorld(t *testing.T) *world {
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	return &world{recipetest.NewWorld(t)}
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
 func (w *world) sessionWith(name string) (*session.Session, func()) {
@@ -59,9 +61,7 @@ func (w *world) memberIn(s *session.Session, name string, items []string, opts p
 		opts.TimeBoundary = boundary
 	}
 	p, err := partitioner.New(s, path, items, opts)
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	return &member{SetPartitioner: p, w: w, session: s}
 }
 
@@ -75,9 +75,7 @@ func (w *world) join(name string, items ...string) *member {
 
 func (m *member) start() {
 	m.w.Helper()
-	if err := m.Start(m.w.Context()); err != nil {
-		m.w.Fatal(err)
-	}
+	m.w.Must(m.Start(m.w.Context()))
 	m.w.Cleanup(m.finish)
 }
 
@@ -92,11 +90,26 @@ func (m *member) finish() {
 
 func (m *member) releaseSet() {
 	m.w.Helper()
-	ctx, cancel := context.WithTimeout(m.w.Context(), time.Minute)
-	defer cancel()
+	ctx := m.w.Within(time.Minute)
 	if err := m.ReleaseSet(ctx); err != nil {
 		m.w.Fatalf("%s: %v", m.Identifier(), err)
 	}
+}
+
+// releaseIfItMust releases the set if the state is RELEASE.
+func (m *member) releaseIfItMust() {
+	m.w.Helper()
+	if m.MustRelease() {
+		m.releaseSet()
+	}
+}
+
+// locked acquires an item's lock, as another program would.
+func (w *world) locked(s *session.Session, item string) *lock.Held {
+	w.Helper()
+	l, err := lock.New(s, path+"/locks/"+item, lock.Options{})
+	w.Must(err)
+	return recipetest.Acquire(w.World, l.Acquire)
 }
 
 // wait waits until the state is as wanted.
@@ -145,18 +158,15 @@ func (w *world) contenders() []string {
 	return list
 }
 
+// left returns the contenders and the members' znodes.
+func (w *world) left() []string { return append(w.contenders(), w.Srv.Children(path+"/party")...) }
+
 // clean checks that no member and no contender is left.
 func (w *world) clean() {
 	w.Helper()
-	if list := append(w.contenders(), w.Srv.Children(path+"/party")...); len(list) != 0 {
+	if list := w.left(); len(list) != 0 {
 		w.Errorf("left: %q", list)
 	}
-}
-
-// kill ends a member's ZooKeeper session.
-func (w *world) kill(s *session.Session) {
-	w.Helper()
-	w.Srv.KillSession(recipetest.ID(w, s))
 }
 
 // loseTrust breaks the client's link until trust ends, and heals it before the session expires.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/partitioner"
@@ -21,9 +20,7 @@ const (
 // waits.
 func (w *world) waiting() (m *member, contender string) {
 	w.Helper()
-	if err := w.Srv.Create(blocker, nil); err != nil {
-		w.Fatal(err)
-	}
+	w.Must(w.Srv.Create(blocker, nil))
 	m = w.join("p0", "0", "1")
 	return m, w.waits(m)
 }
@@ -46,8 +43,7 @@ func (w *world) waits(m *member) (contender string) {
 // The server forgets the watches on the party. A member that waits for locks still notices within its reaction time that another
 // has come, and releases its locks.
 func TestReactionTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Path == path+"/party" {
 				r.Watch = false
@@ -55,15 +51,13 @@ func TestReactionTime(t *testing.T) {
 			return zktest.Action{}
 		})
 		w.waiting()
-		if err := w.Srv.Create(guest, nil); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Create(guest, nil))
 		start := time.Now()
 		for len(w.Srv.Children(path+"/locks/0")) > 0 {
 			time.Sleep(time.Millisecond)
 		}
 		if d := time.Since(start); d > time.Second+10*time.Millisecond {
-			t.Errorf("after %v", d)
+			w.Errorf("after %v", d)
 		}
 	})
 }
@@ -71,34 +65,25 @@ func TestReactionTime(t *testing.T) {
 // The members change while the wait for a lock ends for another reason: somebody has deleted the contender. Then the set is
 // divided again; that is no FAILURE.
 func TestMembersChangeWhenALockFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m, contender := w.waiting()
 		var looked atomic.Bool
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Op != zktest.OpDelete || r.Path != contender || looked.Swap(true) { // the member checks that the contender is gone
 				return zktest.Action{}
 			}
-			if err := w.Srv.Create(guest, nil); err != nil {
-				t.Error(err)
-			}
+			w.Check(w.Srv.Create(guest, nil))
 			return zktest.Action{Ignore: true}
 		})
-		if err := errors.Join(w.Srv.Delete(contender), w.Srv.Set(blocker, []byte("look"))); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(errors.Join(w.Srv.Delete(contender), w.Srv.Set(blocker, []byte("look"))))
 		time.Sleep(time.Second)
 		if !m.Allocating() || !looked.Load() {
-			t.Fatalf("%v, %v", m.State(), m.Snapshot().Err)
+			w.Fatalf("%v, %v", m.State(), m.Snapshot().Err)
 		}
 		w.Net.Client("p0").Cut() // the answer will never come
-		if err := w.Srv.Delete(guest); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(guest))
 		time.Sleep(time.Second)
-		if err := w.Srv.Delete(blocker); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(blocker))
 		m.wantItems("0", "1")
 	})
 }
@@ -106,14 +91,10 @@ func TestMembersChangeWhenALockFails(t *testing.T) {
 // Trust ends during the time boundary, and then the session expires. That is FAILURE as soon as there is another session; it does
 // not take the boundary.
 func TestSessionExpiresWithoutTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Hour})
 		m.start()
-		inc, err := m.session.Incarnation(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		inc := w.Incarnation(m.session)
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			return zktest.Action{Ignore: r.Op == zktest.OpMulti} // the proofs of life
 		})

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/partitioner"
@@ -96,28 +95,27 @@ func TestEveryNth(t *testing.T) {
 
 // kazoo's test_party_of_one.
 func TestPartyOfOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		start := time.Now()
 		m := w.join("one", "0", "1", "2")
 		if !m.Allocating() || m.Items() != nil || m.Allocation() != nil {
-			t.Errorf("state %v, items %q", m.State(), m.Items())
+			w.Errorf("state %v, items %q", m.State(), m.Items())
 		}
-		if acquired, err := m.WaitForAcquire(t.Context()); err != nil || !acquired {
-			t.Fatal(acquired, err)
+		if acquired, err := m.WaitForAcquire(w.Context()); err != nil || !acquired {
+			w.Fatal(acquired, err)
 		}
 		if d := time.Since(start); d < boundary {
-			t.Errorf("acquired after %v", d)
+			w.Errorf("acquired after %v", d)
 		}
 		m.wantItems("0", "1", "2")
 		id := m.Snapshot().ID
 		a := m.Allocation()
 		m.finish()
 		if cause := context.Cause(a.Context()); !errors.Is(cause, partitioner.ErrFinished) {
-			t.Errorf("the allocation ended with %v", cause)
+			w.Errorf("the allocation ended with %v", cause)
 		}
 		if !m.Failed() || m.Items() != nil || m.Snapshot().ID <= id {
-			t.Errorf("state %v, items %q", m.State(), m.Items())
+			w.Errorf("state %v, items %q", m.State(), m.Items())
 		}
 		w.clean()
 	})
@@ -125,19 +123,18 @@ func TestPartyOfOne(t *testing.T) {
 
 // kazoo's test_party_of_two.
 func TestPartyOfTwo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		one, two := w.join("p0", "0", "1"), w.join("p1", "0", "1")
 		one.wantItems("0")
 		two.wantItems("1")
 		one.finish()
 		two.wait(partitioner.Release)
 		if two.Items() != nil || !two.MustRelease() {
-			t.Errorf("items %q", two.Items())
+			w.Errorf("items %q", two.Items())
 		}
 		start := time.Now()
-		if acquired, err := two.WaitForAcquire(t.Context()); acquired || err != nil || time.Since(start) != 0 {
-			t.Errorf("in RELEASE: %v, %v after %v", acquired, err, time.Since(start))
+		if acquired, err := two.WaitForAcquire(w.Context()); acquired || err != nil || time.Since(start) != 0 {
+			w.Errorf("in RELEASE: %v, %v after %v", acquired, err, time.Since(start))
 		}
 		two.releaseSet()
 		two.wantItems("0", "1")
@@ -146,8 +143,7 @@ func TestPartyOfTwo(t *testing.T) {
 
 // kazoo's test_party_expansion.
 func TestPartyExpansion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		set := []string{"0", "1", "2"}
 		one, two := w.join("p0", set...), w.join("p1", set...)
 		one.wantItems("0", "2")
@@ -157,28 +153,27 @@ func TestPartyExpansion(t *testing.T) {
 		one.wait(partitioner.Release)
 		two.wait(partitioner.Release)
 		if cause := context.Cause(a.Context()); !errors.Is(cause, partitioner.ErrMembersChanged) {
-			t.Errorf("the allocation ended with %v", cause)
+			w.Errorf("the allocation ended with %v", cause)
 		}
 		// Nobody gets the items while the first member is still at work.
 		two.releaseSet()
 		time.Sleep(time.Minute)
 		if three.Acquired() {
-			t.Fatalf("three has %q while one has not released", three.Items())
+			w.Fatalf("three has %q while one has not released", three.Items())
 		}
 		two.wantItems("1")
 		one.releaseSet()
 		one.wantItems("0")
 		three.wantItems("2")
 		if token := three.Allocation().Token("2"); token <= a.Token("2") || a.Token("1") != 0 {
-			t.Errorf("token %d after %d", token, a.Token("2"))
+			w.Errorf("token %d after %d", token, a.Token("2"))
 		}
 	})
 }
 
 // kazoo's test_more_members_than_set_items.
 func TestMoreMembersThanSetItems(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		one, two := w.join("p0", "0"), w.join("p1", "0")
 		one.wantItems("0")
 		two.wantItems()
@@ -187,22 +182,21 @@ func TestMoreMembersThanSetItems(t *testing.T) {
 
 // kazoo's test_party_session_failure.
 func TestPartySessionFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.join("p0", "0", "1")
 		m.wantItems("0", "1")
 		a := m.Allocation()
-		w.kill(m.session)
+		w.Kill(m.session)
 		m.failed(session.ErrSessionExpired)
 		if cause := context.Cause(a.Context()); !errors.Is(cause, session.ErrSessionExpired) || m.Items() != nil {
-			t.Errorf("the allocation ended with %v", cause)
+			w.Errorf("the allocation ended with %v", cause)
 		}
 		failed := &partitioner.FailedError{}
-		if err := m.ReleaseSet(t.Context()); !errors.As(err, &failed) || !m.Failed() {
-			t.Errorf("got %v, state %v", err, m.State())
+		if err := m.ReleaseSet(w.Context()); !errors.As(err, &failed) || !m.Failed() {
+			w.Errorf("got %v, state %v", err, m.State())
 		}
-		if acquired, err := m.WaitForAcquire(t.Context()); acquired || !errors.As(err, &failed) || failed.Path != path {
-			t.Errorf("got %v, %v", acquired, err)
+		if acquired, err := m.WaitForAcquire(w.Context()); acquired || !errors.As(err, &failed) || failed.Path != path {
+			w.Errorf("got %v, %v", acquired, err)
 		}
 		time.Sleep(5 * time.Second)
 		w.clean()
@@ -214,8 +208,7 @@ func TestPartySessionFailure(t *testing.T) {
 // kazoo's test_connection_loss. A connection that comes back in time changes nothing here. Kazoo's RELEASE at a lost connection
 // comes at the end of trust here.
 func TestConnectionLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		set := []string{"0", "1", "2"}
 		one, two := w.join("p0", set...), w.join("p1", set...)
 		one.wantItems("0", "2")
@@ -223,21 +216,17 @@ func TestConnectionLoss(t *testing.T) {
 		w.Net.Cut()
 		time.Sleep(5 * time.Second)
 		if !one.Acquired() || !two.Acquired() {
-			t.Errorf("states %v and %v after a short break", one.State(), two.State())
+			w.Errorf("states %v and %v after a short break", one.State(), two.State())
 		}
 		for name, m := range map[string]*member{"p0": one, "p1": two} {
-			inc, err := m.session.Incarnation(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
 			a := m.Allocation()
-			w.loseTrust(name, inc)
+			w.loseTrust(name, w.Incarnation(m.session))
 			m.wait(partitioner.Release)
 			if cause := context.Cause(a.Context()); !errors.Is(cause, session.ErrTrustLost) {
-				t.Errorf("the allocation ended with %v", cause)
+				w.Errorf("the allocation ended with %v", cause)
 			}
 			if len(w.contenders()) != 3 {
-				t.Errorf("locks were given away: %q", w.contenders())
+				w.Errorf("locks were given away: %q", w.contenders())
 			}
 		}
 		one.releaseSet()
@@ -257,8 +246,7 @@ func TestConnectionLoss(t *testing.T) {
 
 // kazoo's test_race_condition_new_partitioner_during_the_lock: a member joins while another is acquiring slowly.
 func TestRaceConditionNewPartitionerDuringTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Net.Client("p0").Delay(300 * time.Millisecond)
 		one := w.join("p0", "0", "1")
 		for len(w.contenders()) == 0 {
@@ -272,30 +260,23 @@ func TestRaceConditionNewPartitionerDuringTheLock(t *testing.T) {
 
 // kazoo's test_race_condition_new_partitioner_steals_the_lock: another holds the lock that the first has not acquired yet.
 func TestRaceConditionNewPartitionerStealsTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		stolen := path + "/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.Srv.Create(stolen, nil); err != nil {
-			t.Fatal(err)
-		}
+	inWorld(t, func(w *world) {
+		w.Must(w.Srv.Create(blocker, nil))
 		one := w.join("p0", "0", "1")
 		time.Sleep(5 * time.Second)
 		if list := w.contenders(); !one.Allocating() || len(list) != 3 {
-			t.Fatalf("%v, %q", one.State(), list)
+			w.Fatalf("%v, %q", one.State(), list)
 		}
 		two := w.join("p1", "0", "1")
 		one.wantItems("0")
-		if err := w.Srv.Delete(stolen); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(blocker))
 		two.wantItems("1")
 	})
 }
 
 // The znodes are kazoo's.
 func TestZnodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.join("host-1", "a", "q//2", "é")
 		m.wantItems("a", "q//2", "é")
 		guid := regexp.MustCompile(`[0-9a-f]{32}`)
@@ -315,28 +296,27 @@ func TestZnodes(t *testing.T) {
 /app/set/party/G-host-1 "host-1" ephemeral
 `
 		if got != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
+			w.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 		if node := m.Allocation().Node("q//2"); !strings.HasPrefix(node, "/app/set/locks/q/2/") || m.Allocation().Node("b") != "" {
-			t.Errorf("node %q", node)
+			w.Errorf("node %q", node)
 		}
 	})
 }
 
 func TestEscape(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		items := []string{"..", "a/b", "a%2Fb", "a\n\xff"}
 		m := w.member("p0", items, partitioner.Options{Escape: true})
 		m.start()
 		m.wait(partitioner.Acquired)
 		if got := w.Srv.Children(path + "/locks"); !slices.Equal(got, []string{"%2E%2E", "a%0A%FF", "a%252Fb", "a%2Fb"}) {
-			t.Errorf("locks %q", got)
+			w.Errorf("locks %q", got)
 		}
 		got := m.Items()
 		slices.Sort(items)
 		if !slices.Equal(got, items) {
-			t.Errorf("items %q", got)
+			w.Errorf("items %q", got)
 		}
 	})
 }
@@ -351,15 +331,14 @@ func TestOrder(t *testing.T) {
 		partitioner.OrderNumeric: {"0", "2", "4", "6", "8", "10"},
 		partitioner.OrderText:    {"0", "10", "3", "5", "7", "9"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			one, two := w.member("p0", items, partitioner.Options{Order: order}), w.member("p1", items, partitioner.Options{Order: order})
 			one.start()
 			two.start()
 			one.wantItems(want...)
 			two.wait(partitioner.Acquired)
 			if all := append(one.Items(), two.Items()...); len(all) != 11 {
-				t.Errorf("divided %q", all)
+				w.Errorf("divided %q", all)
 			}
 		})
 	}
@@ -374,19 +353,18 @@ func TestPartitionFunctionFails(t *testing.T) {
 		"no item": func(string, []string, []string) ([]string, error) { return []string{"0", "x"}, nil },
 		"twice":   func(string, []string, []string) ([]string, error) { return []string{"0", "0"}, nil },
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			m := w.member("p0", []string{"0"}, partitioner.Options{Func: f})
 			m.start()
 			m.failed(partitioner.ErrFunction)
 			if what == "error" && !errors.Is(m.Snapshot().Err, fault) {
-				t.Error(m.Snapshot().Err)
+				w.Error(m.Snapshot().Err)
 			}
 			m.finish()
 			w.clean()
-			err := m.Run(t.Context(), func(context.Context, []string) error { return nil })
+			err := m.Run(w.Context(), func(context.Context, []string) error { return nil })
 			if !errors.Is(err, partitioner.ErrFunction) {
-				t.Errorf("%s: Run returned %v", what, err)
+				w.Errorf("%s: Run returned %v", what, err)
 			}
 		})
 	}
@@ -394,8 +372,7 @@ func TestPartitionFunctionFails(t *testing.T) {
 
 // The partition function is the program's own.
 func TestPartitionFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		var gotID string
 		var gotMembers, gotItems []string
 		f := func(identifier string, members, items []string) ([]string, error) {
@@ -403,35 +380,30 @@ func TestPartitionFunction(t *testing.T) {
 			items[0] = "spoilt"
 			return []string{"c", "a"}, nil
 		}
-		if err := w.Srv.Create(path+"/party/514e5a831836450cb1a56c741e990fd8-a-b", nil); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Create(path+"/party/514e5a831836450cb1a56c741e990fd8-a-b", nil))
 		m := w.member("p0", []string{"c", "b", "a"}, partitioner.Options{Func: f})
 		m.start()
 		m.wantItems("c", "a")
 		if gotID != "p0" || !slices.Equal(gotMembers, []string{"a-b", "p0"}) || !slices.Equal(gotItems, []string{"a", "b", "c"}) {
-			t.Errorf("called with %q, %q, %q", gotID, gotMembers, gotItems)
+			w.Errorf("called with %q, %q, %q", gotID, gotMembers, gotItems)
 		}
 	})
 }
 
 // Past MaxPartitionTime the state is FAILURE.
 func TestMaxPartitionTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		if err := w.Srv.Create(path+"/locks/1/514e5a831836450cb1a56c741e990fd8__lock__0000000000", nil); err != nil {
-			t.Fatal(err)
-		}
+	inWorld(t, func(w *world) {
+		w.Must(w.Srv.Create(blocker, nil))
 		m := w.member("p0", []string{"0", "1"}, partitioner.Options{MaxPartitionTime: 20 * time.Second})
 		start := time.Now()
 		m.start()
 		m.failed(partitioner.ErrPartitionTime)
 		if d := time.Since(start); d != 20*time.Second {
-			t.Errorf("after %v", d)
+			w.Errorf("after %v", d)
 		}
 		m.finish()
 		if list := w.contenders(); len(list) != 1 {
-			t.Errorf("left: %q", list)
+			w.Errorf("left: %q", list)
 		}
 	})
 }

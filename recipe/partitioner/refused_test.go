@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/partitioner"
@@ -15,16 +14,11 @@ import (
 const errQuota zktest.Error = -125
 
 // refuse has the server refuse client a all requests in the party that may be refused.
-func (w *world) refuse(with zktest.Error, may func(r *zktest.Request) bool) {
-	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if r.Client == "a" && strings.Contains(r.Path, "/party") && may(r) {
-			return zktest.Action{Err: with}
-		}
-		return zktest.Action{}
-	})
+func (w *world) refuse(with zktest.Error, may func(r zktest.Request) bool) {
+	w.Refuse(with, func(r zktest.Request) bool { return r.Client == "a" && strings.Contains(r.Path, "/party") && may(r) })
 }
 
-func each(*zktest.Request) bool { return true }
+func each(zktest.Request) bool { return true }
 
 // ends waits for the end of Run, and returns how long it took and Run's error.
 func (r *running) ends() (time.Duration, error) {
@@ -42,13 +36,13 @@ func (r *running) ends() (time.Duration, error) {
 // A first join that is refused ends Run with the error: at once if no znode was created, and after a session timeout if there is
 // one that may not be seen.
 func TestFirstJoinRefused(t *testing.T) {
-	for name, may := range map[string]func(r *zktest.Request) bool{
+	for name, may := range map[string]func(r zktest.Request) bool{
 		"all":    each,
-		"create": func(r *zktest.Request) bool { return r.Op == zktest.OpCreate },
-		"read":   func(r *zktest.Request) bool { return r.Op == zktest.OpExists },
-		"hidden": func() func(r *zktest.Request) bool {
+		"create": func(r zktest.Request) bool { return r.Op == zktest.OpCreate },
+		"read":   func(r zktest.Request) bool { return r.Op == zktest.OpExists },
+		"hidden": func() func(r zktest.Request) bool {
 			creates := 0 // the first one finds no directory
-			return func(r *zktest.Request) bool {
+			return func(r zktest.Request) bool {
 				if !strings.Contains(r.Path, "/party/") {
 					return false
 				}
@@ -60,8 +54,7 @@ func TestFirstJoinRefused(t *testing.T) {
 		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				w.refuse(zktest.ErrNoAuth, may)
 				m := w.member("a", []string{"0"}, partitioner.Options{})
 				took, err := w.run(m, nil).ends()
@@ -88,15 +81,14 @@ func TestFirstJoinRefused(t *testing.T) {
 func TestRunOutlastsRefusals(t *testing.T) {
 	for name, with := range map[string]zktest.Error{"acl": zktest.ErrNoAuth, "quota": errQuota} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				m := w.member("a", []string{"0", "1"}, partitioner.Options{})
 				r := w.run(m, nil)
 				r.wantCall("0", "1")
 				time.Sleep(time.Minute)
 
 				w.refuse(with, each)
-				w.kill(m.session)
+				w.Kill(m.session)
 				time.Sleep(time.Minute)
 				w.Srv.SetHook(nil)
 				r.wantCall("0", "1")
@@ -111,7 +103,7 @@ func TestRunOutlastsRefusals(t *testing.T) {
 				b.stop()
 
 				w.refuse(with, each)
-				w.kill(m.session)
+				w.Kill(m.session)
 				time.Sleep(time.Minute)
 				r.cancel()
 				if took, err := r.ends(); err != nil || took > time.Second {
@@ -125,8 +117,7 @@ func TestRunOutlastsRefusals(t *testing.T) {
 
 // A member that was started is refused what it reads as the set is divided: it goes on when it may read again.
 func TestStartedOutlastsRefusals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.join("a", "0")
 		m.wantItems("0")
 		w.refuse(zktest.ErrNoAuth, each)
@@ -145,8 +136,7 @@ func TestStartedOutlastsRefusals(t *testing.T) {
 
 // A function of the program that fails ends Run, even if its error is one of the servers'.
 func TestFunctionIsNoRefusal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.member("a", []string{"0"}, partitioner.Options{Func: func(string, []string, []string) ([]string, error) {
 			return nil, session.ErrNoAuth
 		}})

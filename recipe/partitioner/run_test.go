@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/recipe"
@@ -74,8 +73,7 @@ func (r *running) stop() {
 }
 
 func TestRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		set := []string{"0", "1", "2"}
 		one := w.run(w.member("p0", set, partitioner.Options{}), nil)
 		one.wantCall("0", "1", "2")
@@ -83,7 +81,7 @@ func TestRun(t *testing.T) {
 		one.wantCause(partitioner.ErrMembersChanged)
 		one.wantCall("0", "2")
 		two.wantCall("1")
-		w.kill(two.session)
+		w.Kill(two.session)
 		two.wantCause(session.ErrSessionExpired)
 		one.wantCause(partitioner.ErrMembersChanged)
 		one.wantCall("0", "2")
@@ -94,7 +92,7 @@ func TestRun(t *testing.T) {
 		one.wantCall("0", "1", "2")
 		one.stop()
 		if !one.Failed() || !errors.Is(one.Snapshot().Err, partitioner.ErrFinished) {
-			t.Errorf("%v, %v", one.State(), one.Snapshot().Err)
+			w.Errorf("%v, %v", one.State(), one.Snapshot().Err)
 		}
 		w.clean()
 	})
@@ -102,8 +100,7 @@ func TestRun(t *testing.T) {
 
 // The function's error ends Run. After a function that returns early the member keeps its items until the set is divided again.
 func TestRunFunctionReturns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		var calls atomic.Int64
 		one := w.run(w.member("p0", []string{"0"}, partitioner.Options{}), func(context.Context, []string) error {
 			calls.Add(1)
@@ -111,12 +108,12 @@ func TestRunFunctionReturns(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		if calls.Load() != 1 || !one.Acquired() {
-			t.Errorf("%d calls, state %v", calls.Load(), one.State())
+			w.Errorf("%d calls, state %v", calls.Load(), one.State())
 		}
 		fault := errors.New("a fault")
 		two := w.run(w.member("p1", []string{"0"}, partitioner.Options{}), func(context.Context, []string) error { return fault })
 		if err := <-two.done; !errors.Is(err, fault) {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
 		one.stop() // perhaps while it waits for the lock again
 		w.clean()
@@ -133,7 +130,7 @@ func TestRunFunctionReturns(t *testing.T) {
 			<-called
 			three.cancel()
 			if err := <-three.done; !errors.Is(err, fault) {
-				t.Errorf("late %d: got %v", i, err)
+				w.Errorf("late %d: got %v", i, err)
 			}
 			w.clean()
 		}
@@ -142,8 +139,7 @@ func TestRunFunctionReturns(t *testing.T) {
 
 // Run gives the items back when the function has returned, not when its context ends.
 func TestRunWaitsForTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		finish := make(chan struct{})
 		one := w.run(w.member("p0", []string{"0"}, partitioner.Options{}), func(ctx context.Context, _ []string) error {
 			<-ctx.Done()
@@ -156,29 +152,26 @@ func TestRunWaitsForTheFunction(t *testing.T) {
 		one.cancel()
 		time.Sleep(time.Minute)
 		if len(two.calls) != 0 {
-			t.Error("two have the item")
+			w.Error("two have the item")
 		}
 		close(finish)
 		two.wantCall("0")
-		if err := <-one.done; err != nil {
-			t.Error(err)
-		}
+		w.Check(<-one.done)
 		two.stop()
 		w.clean()
 	})
 }
 
 func TestRunPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.member("p0", []string{"0"}, partitioner.Options{})
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("the panic was swallowed")
+					w.Error("the panic was swallowed")
 				}
 			}()
-			_ = m.Run(t.Context(), func(context.Context, []string) error { panic("a fault") })
+			_ = m.Run(w.Context(), func(context.Context, []string) error { panic("a fault") })
 		}()
 		w.clean()
 	})
@@ -189,8 +182,7 @@ func TestRunPanics(t *testing.T) {
 func TestRunEndsWithoutServers(t *testing.T) {
 	fault := errors.New("a fault")
 	for _, want := range []error{nil, fault} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			m := w.member("p0", []string{"0", "1"}, partitioner.Options{})
 			called := make(chan struct{})
 			r := w.run(m, func(ctx context.Context, _ []string) error {
@@ -203,10 +195,8 @@ func TestRunEndsWithoutServers(t *testing.T) {
 			start := time.Now()
 			r.cancel()
 			r.unfinished(start, want)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if err := m.Start(ctx); !errors.Is(err, partitioner.ErrUnfinished) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("started beside what is left: %v", err)
+			if err := m.Start(w.Within(time.Second)); !errors.Is(err, partitioner.ErrUnfinished) || !errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("started beside what is left: %v", err)
 			}
 			w.Net.Heal()
 			m.finish()
@@ -224,8 +214,7 @@ func TestRunEndsWithoutServers(t *testing.T) {
 func TestRunFailsWithoutServers(t *testing.T) {
 	fault := errors.New("a fault")
 	for _, early := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			var failed time.Time
 			fail := func() error {
 				w.Net.Freeze()
@@ -264,11 +253,10 @@ func (r *running) unfinished(since time.Time, fault error) {
 
 // Run refuses to run without a function.
 func TestRunNeedsAFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.member("p0", []string{"0"}, partitioner.Options{})
-		if err := m.Run(t.Context(), nil); !errors.Is(err, recipe.ErrNoFunction) {
-			t.Errorf("got %v", err)
+		if err := m.Run(w.Context(), nil); !errors.Is(err, recipe.ErrNoFunction) {
+			w.Errorf("got %v", err)
 		}
 		m.start()
 		m.wantItems("0")
@@ -277,20 +265,15 @@ func TestRunNeedsAFunction(t *testing.T) {
 
 // Run starts again after MaxPartitionTime; a duplicate identifier ends it.
 func TestRunAfterFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		blocker := path + "/locks/0/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.Srv.Create(blocker, nil); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Create(blocker, nil))
 		one := w.run(w.member("same", []string{"0"}, partitioner.Options{MaxPartitionTime: 5 * time.Second}), nil)
 		time.Sleep(12 * time.Second)
 		if id := one.Snapshot().ID; id < 3 || id > 8 {
-			t.Errorf("state %d", id)
+			w.Errorf("state %d", id)
 		}
-		if err := w.Srv.Delete(blocker); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(blocker))
 		one.wantCall("0")
 		two := w.run(w.memberIn(w.Session("other"), "same", []string{"0"}, partitioner.Options{}), nil)
 		// The later member gets the error, also when the first one starts again meanwhile and is then the later one.
@@ -304,7 +287,7 @@ func TestRunAfterFailure(t *testing.T) {
 		}
 		var failed *partitioner.FailedError
 		if !errors.Is(err, partitioner.ErrDuplicate) || !errors.As(err, &failed) {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
 		last.stop() // perhaps while it waits for the lock again
 		time.Sleep(time.Second)
@@ -317,7 +300,7 @@ func TestRunAfterFailure(t *testing.T) {
 func TestRandomFaults(t *testing.T) {
 	total := 0
 	for seed := range uint64(4) {
-		synctest.Test(t, func(t *testing.T) { total += randomFaults(newWorld(t), seed) })
+		inWorld(t, func(w *world) { total += randomFaults(w, seed) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}

@@ -4,38 +4,35 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/partitioner"
 )
 
 func TestWaitForAcquire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute})
 		start := time.Now()
-		if acquired, err := m.WaitForAcquire(t.Context()); acquired || !errors.Is(err, partitioner.ErrNotStarted) || time.Since(start) != 0 {
-			t.Errorf("not started: %v, %v after %v", acquired, err, time.Since(start))
+		if acquired, err := m.WaitForAcquire(w.Context()); acquired || !errors.Is(err, partitioner.ErrNotStarted) || time.Since(start) != 0 {
+			w.Errorf("not started: %v, %v after %v", acquired, err, time.Since(start))
 		}
 		m.start()
 		start = time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := w.Within(time.Second)
 		if acquired, err := m.WaitForAcquire(ctx); acquired || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("its context ends: %v, %v after %v", acquired, err, time.Since(start))
+			w.Errorf("its context ends: %v, %v after %v", acquired, err, time.Since(start))
 		}
 		m.releaseSet() // there is nothing to release
 		start = time.Now()
-		if acquired, err := m.WaitForAcquire(t.Context()); acquired || err != nil || time.Since(start) != 30*time.Second {
-			t.Errorf("its time has passed: %v, %v after %v", acquired, err, time.Since(start))
+		if acquired, err := m.WaitForAcquire(w.Context()); acquired || err != nil || time.Since(start) != 30*time.Second {
+			w.Errorf("its time has passed: %v, %v after %v", acquired, err, time.Since(start))
 		}
-		if acquired, err := m.WaitForAcquire(t.Context()); !acquired || err != nil || time.Since(start) < 58*time.Second {
-			t.Errorf("%v, %v after %v", acquired, err, time.Since(start))
+		if acquired, err := m.WaitForAcquire(w.Context()); !acquired || err != nil || time.Since(start) < 58*time.Second {
+			w.Errorf("%v, %v after %v", acquired, err, time.Since(start))
 		}
 		start = time.Now()
 		if acquired, err := m.WaitForAcquire(ctx); !acquired || err != nil || time.Since(start) != 0 {
-			t.Errorf("ACQUIRED already: %v, %v after %v", acquired, err, time.Since(start))
+			w.Errorf("ACQUIRED already: %v, %v after %v", acquired, err, time.Since(start))
 		}
 	})
 }
@@ -43,14 +40,13 @@ func TestWaitForAcquire(t *testing.T) {
 // AcquireTimeout and the context end together: WaitForAcquire returns the context's error.
 func TestWaitForAcquireContextComesFirst(t *testing.T) {
 	for range 20 { // a select takes either of two that are ready
-		synctest.Test(t, func(t *testing.T) {
-			m := newWorld(t).member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute, AcquireTimeout: time.Second})
+		inWorld(t, func(w *world) {
+			m := w.member("p0", []string{"0"}, partitioner.Options{TimeBoundary: time.Minute, AcquireTimeout: time.Second})
 			m.start()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
+			ctx := w.Within(time.Second)
 			late := lateContext{ctx, func() { time.Sleep(2 * time.Second) }}
 			if acquired, err := m.WaitForAcquire(late); acquired || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v, %v", acquired, err)
+				w.Errorf("%v, %v", acquired, err)
 			}
 		})
 	}
@@ -71,10 +67,9 @@ func (c lateContext) Done() <-chan struct{} {
 // The set is acquired and to be released again before WaitForAcquire reads the state, for the first time or later. That is no
 // error, or a loop over the states would fail now and then.
 func TestWaitForAcquireLooksLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		m := w.join("p0", "0")
-		acquired, err := m.WaitForAcquire(lateContext{t.Context(), func() {
+		acquired, err := m.WaitForAcquire(lateContext{w.Context(), func() {
 			if m.Allocating() {
 				m.wait(partitioner.Acquired)
 				w.join("p1", "0")
@@ -82,10 +77,10 @@ func TestWaitForAcquireLooksLate(t *testing.T) {
 			}
 		}})
 		if acquired || err != nil {
-			t.Errorf("later: %v, %v", acquired, err)
+			w.Errorf("later: %v, %v", acquired, err)
 		}
-		if acquired, err := m.WaitForAcquire(t.Context()); acquired || err != nil {
-			t.Errorf("at once: %v, %v", acquired, err)
+		if acquired, err := m.WaitForAcquire(w.Context()); acquired || err != nil {
+			w.Errorf("at once: %v, %v", acquired, err)
 		}
 	})
 }
@@ -105,26 +100,19 @@ func TestLoopOverTheStates(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				w.Net.Client("p0").Delay(10 * time.Millisecond) // so that the boundary begins after the first wait
 				p, err := partitioner.New(w.Session("p0"), path, []string{"0"}, partitioner.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				w.Must(err)
 				start := time.Now()
-				if err := p.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				w.Must(p.Start(w.Context()))
 				changed := make(chan struct{})
 				go func() {
 					defer close(changed)
 					change := func() error { return w.Srv.Create(guest, nil) }
 					for _, after := range tt.guests {
 						time.Sleep(after)
-						if err := change(); err != nil {
-							t.Error(err)
-						}
+						w.Check(change())
 						change = func() error { return w.Srv.Delete(guest) }
 					}
 				}()
@@ -134,26 +122,24 @@ func TestLoopOverTheStates(t *testing.T) {
 					case p.Failed():
 						err = p.Snapshot().Err
 					case p.MustRelease():
-						err = p.ReleaseSet(t.Context())
+						err = p.ReleaseSet(w.Context())
 					case p.Acquired():
 						worked = true
 					case p.Allocating():
 						var acquired bool
-						if acquired, err = p.WaitForAcquire(t.Context()); !acquired {
+						if acquired, err = p.WaitForAcquire(w.Context()); !acquired {
 							waits++
 						}
 					}
 					if err != nil {
-						t.Fatalf("after %v: %v", time.Since(start), err)
+						w.Fatalf("after %v: %v", time.Since(start), err)
 					}
 				}
 				if d := time.Since(start); d < tt.within[0] || d > tt.within[1] || waits != tt.waits {
-					t.Errorf("acquired after %v, and %d waits in vain", d, waits)
+					w.Errorf("acquired after %v, and %d waits in vain", d, waits)
 				}
 				<-changed
-				if err := p.Finish(t.Context()); err != nil {
-					t.Error(err)
-				}
+				w.Check(p.Finish(w.Context()))
 			})
 		})
 	}

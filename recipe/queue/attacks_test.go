@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -31,12 +30,10 @@ type execution struct {
 	p *session.Incarnation
 }
 
-func newExecution(t *testing.T) *execution {
+// inExecution runs an execution in a bubble.
+func inExecution(t *testing.T, run func(x *execution)) {
 	t.Helper()
-	x := &execution{world: newWorld(t)}
-	x.g = x.Session("g")
-	x.p = must[*session.Incarnation](x.world)(x.Session("python").Incarnation(t.Context()))
-	return x
+	inWorld(t, func(w *world) { run(&execution{w, w.Session("g"), w.Incarnation(w.Session("python"))}) })
 }
 
 const pythonID = "0123456789abcdef0123456789abcdef"
@@ -69,72 +66,41 @@ func (x *execution) pythonStillHolds() {
 	}
 }
 
-// steps passes each request of g to the first step, until that returns true; then to the second step, and so on.
-func (x *execution) steps(list ...func(r *zktest.Request) (bool, zktest.Action)) {
-	var mu sync.Mutex // g's connections come one after the other
-	x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if r.Client != "g" {
-			return zktest.Action{}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if len(list) == 0 {
-			return zktest.Action{}
-		}
-		yes, action := list[0](r)
-		if yes {
-			list = list[1:]
-		}
-		return action
-	})
-	x.Cleanup(func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(list) > 0 {
-			x.Errorf("%d steps were not taken", len(list))
-		}
-	})
+// steps has these happen at requests of g.
+func (x *execution) steps(list ...recipetest.Step) {
+	for i, step := range list {
+		list[i].Match = func(r zktest.Request) bool { return r.Client == "g" && step.Match(r) }
+	}
+	x.Steps(list...)
 }
 
-// losesReply is a step that loses the reply to the first request that matches.
-func losesReply(match func(r zktest.Request) bool) func(r *zktest.Request) (bool, zktest.Action) {
-	return func(r *zktest.Request) (bool, zktest.Action) {
-		if match(*r) {
-			return true, zktest.Action{LoseReply: true}
-		}
-		return false, zktest.Action{}
+// takes has Python take the entry.
+func (x *execution) takes() {
+	if !x.pythonTakes() {
+		x.Error("Python did not get it")
 	}
 }
 
-// atNext is a step that calls do before g's next request.
-func atNext(do func()) func(r *zktest.Request) (bool, zktest.Action) {
-	return func(*zktest.Request) (bool, zktest.Action) {
-		do()
-		return true, zktest.Action{}
-	}
-}
+func anyRequest(zktest.Request) bool { return true }
 
 // §1: 2^31-1 entries were created in the directory. Of creates in quick succession every other one gets -2147483648, which comes
 // before all others. A handle that got the first of the last numbers puts nothing more.
 func TestNumbersEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
+	inExecution(t, func(x *execution) {
 		q := x.queue(x.g)
-		if err := x.Srv.Create(path, nil); err != nil {
-			x.Fatal(err)
-		}
+		x.Must(x.Srv.Create(path, nil))
 		numbers := []string{"2147483647", "-2147483648"}
 		x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Client == "g" && r.Op == zktest.OpMulti && len(r.Ops) > 0 && r.Ops[0].Op == zktest.OpCreate {
+			if r.Client == "g" && isPut(*r) {
 				r.Ops[0].Flags, r.Ops[0].Path = 0, r.Ops[0].Path+numbers[0]
 				numbers = numbers[1:]
 			}
 			return zktest.Action{}
 		})
-		if _, err := q.Put(t.Context(), []byte("first"), queue.DefaultPriority); err != nil {
+		if _, err := q.Put(x.Context(), []byte("first"), queue.DefaultPriority); err != nil {
 			x.Error(err)
 		}
-		if _, err := q.Put(t.Context(), []byte("second"), queue.DefaultPriority); err != nil && !errors.Is(err, queue.ErrSequenceExhausted) {
+		if _, err := q.Put(x.Context(), []byte("second"), queue.DefaultPriority); err != nil && !errors.Is(err, queue.ErrSequenceExhausted) {
 			x.Error(err)
 		}
 		// Python takes what sorts first.
@@ -142,26 +108,19 @@ func TestNumbersEnd(t *testing.T) {
 		if err != nil {
 			x.Error(err)
 		} else if string(value) != "first" {
-			t.Errorf(overtaken+": Python gets the %s; znodes:\n%s", value, x.Srv.Dump())
+			x.Errorf(overtaken+": Python gets the %s; znodes:\n%s", value, x.Srv.Dump())
 		}
 	})
 }
 
 // §7 (a): G gives an entry back, the reply is lost, Python takes the entry under the same name, and G's delete is sent again.
 func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
+	inExecution(t, func(x *execution) {
 		q := x.locking(x.g)
 		x.put(q, "one")
-		h := must[*queue.Held](x.world)(q.Get(t.Context()))
-		x.steps(losesReply(is(zktest.OpDelete)), atNext(func() {
-			if !x.pythonTakes() {
-				x.Error("Python did not get it")
-			}
-		}))
-		if err := h.Release(t.Context()); err != nil {
-			x.Error(err)
-		}
+		h := x.take(q, "one")
+		x.steps(recipetest.LosesReply(is(zktest.OpDelete)), recipetest.Before(anyRequest, x.takes))
+		x.Check(h.Release(x.Context()))
 		time.Sleep(10 * time.Second)
 		x.pythonStillHolds()
 	})
@@ -170,51 +129,44 @@ func TestTakenByAnotherBeforeTheRetry(t *testing.T) {
 // §7 (b): two handles in one session. The first one's request is lost, and the second one takes the entry. The znode that the
 // first one finds then belongs to its own session.
 func TestTwoHandlesInOneSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
+	inExecution(t, func(x *execution) {
 		first, second := x.locking(x.g), x.locking(x.g)
 		x.put(first, "one")
-		x.steps(func(r *zktest.Request) (bool, zktest.Action) {
-			lost := isMulti(*r) && r.Ops[1].Op == zktest.OpCreate
-			return lost, zktest.Action{Ignore: lost}
-		})
+		x.steps(recipetest.Meets(zktest.Action{Ignore: true}, isTake))
 		got := make(chan *queue.Held)
 		go func() {
-			h, err := first.TryGet(t.Context())
+			h, err := first.TryGet(x.Context())
 			if err != nil && !errors.Is(err, queue.ErrEmpty) {
 				x.Error(err)
 			}
 			got <- h
 		}()
 		time.Sleep(time.Millisecond)
-		h := must[*queue.Held](x.world)(second.TryGet(t.Context()))
+		h := must[*queue.Held](x.world)(second.TryGet(x.Context()))
 		x.Net.Client("g").Cut()
 		if other := <-got; other != nil {
 			if other.Context().Err() == nil && h.Context().Err() == nil {
-				t.Errorf(twoConsumers+": both handles hold %s", h.Path())
+				x.Errorf(twoConsumers+": both handles hold %s", h.Path())
 			}
-			_ = other.Release(t.Context())
+			_ = other.Release(x.Context())
 		}
-		_ = h.Release(t.Context())
+		_ = h.Release(x.Context())
 	})
 }
 
 // §7 (c): G consumes an entry and the reply is lost. The queue is purged, and its names are given again.
 func TestNamesGivenAgainBeforeTheRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
+	inExecution(t, func(x *execution) {
 		q := x.locking(x.g)
 		x.put(q, "one")
-		h := must[*queue.Held](x.world)(q.Get(t.Context()))
-		x.steps(losesReply(isMulti), atNext(func() {
+		h := x.take(q, "one")
+		x.steps(recipetest.LosesReply(isMulti), recipetest.Before(anyRequest, func() {
 			err := errors.Join(x.Srv.Delete(path), x.Srv.Create(entry, []byte("new")), x.Srv.Create(path+"/taken", nil))
 			if err != nil || !x.pythonTakes() {
 				x.Errorf("Python did not get it: %v", err)
 			}
 		}))
-		if err := h.Consume(t.Context()); err != nil {
-			x.Error(err)
-		}
+		x.Check(h.Consume(x.Context()))
 		time.Sleep(10 * time.Second)
 		x.pythonStillHolds()
 	})
@@ -222,49 +174,40 @@ func TestNamesGivenAgainBeforeTheRetry(t *testing.T) {
 
 // §7, why a take checks the entry: between G's read and its take Python takes the entry and consumes it.
 func TestConsumedJustBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
+	inExecution(t, func(x *execution) {
 		q := x.locking(x.g)
 		x.put(q, "one")
-		x.steps(func(r *zktest.Request) (bool, zktest.Action) {
-			takes := r.Op == zktest.OpMulti && r.Ops[len(r.Ops)-1].Op == zktest.OpCreate
-			if takes {
-				if !x.pythonTakes() {
-					x.Error("Python did not get it")
-				}
-				x.pythonConsumes()
-			}
-			return takes, zktest.Action{}
-		})
-		h, err := q.TryGet(t.Context())
+		creates := func(r zktest.Request) bool {
+			return r.Op == zktest.OpMulti && r.Ops[len(r.Ops)-1].Op == zktest.OpCreate
+		}
+		x.steps(recipetest.Before(creates, func() {
+			x.takes()
+			x.pythonConsumes()
+		}))
+		h, err := q.TryGet(x.Context())
 		if h != nil {
-			t.Errorf(twoConsumers + ": G holds what Python has consumed")
-			_ = h.Release(t.Context())
+			x.Errorf(twoConsumers + ": G holds what Python has consumed")
+			_ = h.Release(x.Context())
 		} else if !errors.Is(err, queue.ErrEmpty) {
 			x.Error(err)
 		}
-		if left := x.Srv.Children(path + "/taken"); len(left) != 0 {
-			x.Errorf("left: %q", left)
-		}
+		x.nothingTaken()
 	})
 }
 
 // §7, why a consume is one transaction: Python takes whatever is free at any moment.
 func TestTakenDuringTheConsume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
+	inExecution(t, func(x *execution) {
 		q := x.locking(x.g)
 		x.put(q, "one")
-		h := must[*queue.Held](x.world)(q.Get(t.Context()))
+		h := x.take(q, "one")
 		x.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if r.Client == "g" && x.pythonTakes() {
-				t.Errorf(twoConsumers + ": Python takes what G has worked on")
+				x.Errorf(twoConsumers + ": Python takes what G has worked on")
 			}
 			return zktest.Action{}
 		})
-		if err := h.Consume(t.Context()); err != nil {
-			x.Error(err)
-		}
+		x.Check(h.Consume(x.Context()))
 		x.wantLen(q, 0)
 	})
 }
@@ -272,28 +215,19 @@ func TestTakenDuringTheConsume(t *testing.T) {
 // §7, why a hold knows its znode by czxid: somebody deletes the znode, and Python takes the entry, under the same name, before G
 // looks.
 func TestTakenByAnotherBeforeTheLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
+	inExecution(t, func(x *execution) {
 		q := x.locking(x.g)
 		x.put(q, "one")
-		h := must[*queue.Held](x.world)(q.Get(t.Context()))
-		x.steps(func(r *zktest.Request) (bool, zktest.Action) {
-			looks := r.Op == zktest.OpExists && r.Path == taken
-			if looks && !x.pythonTakes() {
-				x.Error("Python did not get it")
-			}
-			return looks, zktest.Action{}
-		})
-		if err := x.Srv.Delete(taken); err != nil {
-			x.Fatal(err)
-		}
+		h := x.take(q, "one")
+		x.steps(recipetest.Before(func(r zktest.Request) bool { return r.Op == zktest.OpExists && r.Path == taken }, x.takes))
+		x.Must(x.Srv.Delete(taken))
 		time.Sleep(time.Minute)
 		if h.Valid() {
-			t.Errorf(twoConsumers + ": G's hold lasts beside Python's")
+			x.Errorf(twoConsumers + ": G's hold lasts beside Python's")
 		} else if cause := context.Cause(h.Context()); !errors.Is(cause, queue.ErrLost) {
 			x.Errorf("ended with %v", cause)
 		}
-		_ = h.Release(t.Context())
+		_ = h.Release(x.Context())
 		x.pythonStillHolds()
 	})
 }
@@ -302,25 +236,18 @@ func TestTakenByAnotherBeforeTheLook(t *testing.T) {
 func TestContextEndsDuringTheRemoval(t *testing.T) {
 	for what, answered := range map[string]bool{"answered": true, "not answered": false} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x := newExecution(t)
+			inExecution(t, func(x *execution) {
 				q := x.queue(x.g)
 				x.put(q, "x")
 				link := x.Net.Client("g")
-				x.steps(func(r *zktest.Request) (bool, zktest.Action) {
-					if r.Op == zktest.OpDelete {
-						link.BlackHole(zktest.ToClient)
-					}
-					return r.Op == zktest.OpDelete, zktest.Action{}
-				})
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				defer cancel()
+				x.steps(recipetest.Before(is(zktest.OpDelete), func() { link.BlackHole(zktest.ToClient) }))
+				ctx := x.Within(100 * time.Millisecond)
 				if answered {
 					time.AfterFunc(time.Second, link.Heal)
 				}
 				value, err := q.Get(ctx)
 				if n := len(x.Srv.Children(path)); n == 0 && value == nil {
-					t.Errorf(lostEntry+": it is gone, and Get has returned %v", err)
+					x.Errorf(lostEntry+": it is gone, and Get has returned %v", err)
 				} else if answered {
 					x.wantValue(value, err, "x", nil)
 				} else {
@@ -337,22 +264,17 @@ func TestContextEndsDuringTheRemoval(t *testing.T) {
 func TestReplyToPutLost(t *testing.T) {
 	for what, values := range map[string]string{"one": "1", "two together": "1 2"} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x := newExecution(t)
+			inExecution(t, func(x *execution) {
 				q := x.queue(x.g)
-				if err := x.Srv.Create(path, nil); err != nil {
-					x.Fatal(err)
-				}
-				x.steps(losesReply(func(r zktest.Request) bool {
-					return r.Op == zktest.OpMulti && len(r.Ops) > 0 && r.Ops[0].Op == zktest.OpCreate
-				}))
+				x.Must(x.Srv.Create(path, nil))
+				x.steps(recipetest.LosesReply(isPut))
 				var list [][]byte
 				for v := range strings.FieldsSeq(values) {
 					list = append(list, []byte(v))
 				}
-				_, err := q.PutAll(t.Context(), list, queue.DefaultPriority)
+				_, err := q.PutAll(x.Context(), list, queue.DefaultPriority)
 				if n := len(x.Srv.Children(path)); n > len(list) {
-					t.Errorf(twoEntries+": %d entries of %d values: %v", n, len(list), err)
+					x.Errorf(twoEntries+": %d entries of %d values: %v", n, len(list), err)
 				} else if !errors.Is(err, session.ErrUncertain) || n != len(list) {
 					x.Errorf("%d entries, %v", n, err)
 				}
@@ -367,8 +289,7 @@ func TestPutThatDoesNotFit(t *testing.T) {
 	const limit = 1<<20 - 1 // of a server
 	for what, values := range map[string][]int{"one": {limit}, "each fits, all don't": {limit / 2, limit / 2}} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				x := newExecution(t)
+			inExecution(t, func(x *execution) {
 				q, other := x.queue(x.g), x.queue(x.g)
 				x.put(other, "before")
 				x.Net.Client("g").Delay(50 * time.Millisecond)
@@ -378,15 +299,15 @@ func TestPutThatDoesNotFit(t *testing.T) {
 					for _, size := range values {
 						list = append(list, make([]byte, size))
 					}
-					_, err := q.PutAll(t.Context(), list, queue.DefaultPriority)
+					_, err := q.PutAll(x.Context(), list, queue.DefaultPriority)
 					refused <- err
 				}()
 				time.Sleep(10 * time.Millisecond)
-				_, err := other.Put(t.Context(), []byte("small"), queue.DefaultPriority)
+				_, err := other.Put(x.Context(), []byte("small"), queue.DefaultPriority)
 				large := <-refused
 				switch {
 				case errors.Is(err, session.ErrUncertain):
-					t.Errorf(brokenLink+": put: %v; put of what does not fit: %v", err, large)
+					x.Errorf(brokenLink+": put: %v; put of what does not fit: %v", err, large)
 				case err != nil || !errors.Is(large, session.ErrTooLarge) || errors.Is(large, session.ErrUncertain):
 					x.Errorf("put: %v; put of what does not fit: %v", err, large)
 				}
@@ -401,28 +322,23 @@ func TestPutThatDoesNotFit(t *testing.T) {
 // §13: somebody deletes the queue's directory. A Python process that has created it once does not create it again: its put works
 // because G, which waits for an entry, has created it.
 func TestDirectoryDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
-		if err := x.Srv.Create(path, nil); err != nil {
-			x.Fatal(err)
-		}
+	inExecution(t, func(x *execution) {
+		x.Must(x.Srv.Create(path, nil))
 		got := make(chan string, 1)
 		go func() {
-			value, err := x.queue(x.g).Get(t.Context())
+			value, err := x.queue(x.g).Get(x.Context())
 			if err != nil && !errors.Is(err, session.ErrNoNode) {
 				x.Error(err)
 			}
 			got <- string(value)
 		}()
 		time.Sleep(time.Second)
-		if err := x.Srv.Delete(path); err != nil {
-			x.Fatal(err)
-		}
+		x.Must(x.Srv.Delete(path))
 		time.Sleep(time.Second)
 		_, err := x.p.Create(x.Context(), path+"/entry-100-", []byte("x"), session.PersistentSequential)
 		switch value := <-got; {
 		case errors.Is(err, session.ErrNoNode):
-			t.Errorf(pythonFails+": %v", err)
+			x.Errorf(pythonFails+": %v", err)
 		case err != nil || value != "x":
 			x.Errorf("%v, got %q", err, value)
 		}
@@ -431,18 +347,13 @@ func TestDirectoryDeleted(t *testing.T) {
 
 // §13: a value is nil. If that were stored as nil, Python's get would delete the entry and return None, as if there were nothing.
 func TestNilIsAValue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		x := newExecution(t)
-		path, err := x.queue(x.g).Put(t.Context(), nil, queue.DefaultPriority)
-		if err != nil {
-			x.Fatal(err)
-		}
+	inExecution(t, func(x *execution) {
+		path, err := x.queue(x.g).Put(x.Context(), nil, queue.DefaultPriority)
+		x.Must(err)
 		value, _, err := x.p.Get(x.Context(), path)
-		if err = errors.Join(err, x.p.Delete(x.Context(), path, -1)); err != nil {
-			x.Fatal(err)
-		}
+		x.Must(errors.Join(err, x.p.Delete(x.Context(), path, -1)))
 		if value == nil {
-			t.Errorf(lostEntry+": Python takes %s and gets None", path)
+			x.Errorf(lostEntry+": Python takes %s and gets None", path)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
@@ -15,8 +14,7 @@ import (
 
 // A function runs under the hold.
 func TestDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		recipetest.Done{
 			New: func(s *session.Session) recipetest.Doer {
 				q := w.locking(s)
@@ -25,15 +23,14 @@ func TestDo(t *testing.T) {
 			},
 			Hold: recipetest.Found(queue.Hold),
 			Lost: queue.ErrLost,
-		}.Run(t, w.Srv, w.Net)
+		}.Run(w, w.Srv, w.Net)
 	})
 }
 
 // Do consumes an entry when its function is done, also when the program is to end; otherwise it gives the entry back. A function
 // may do either itself.
 func TestDoConsumes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		q := w.locking(w.Session("a"))
 		for what, tt := range map[string]struct {
 			fn   func(ctx context.Context, h *queue.Held) error
@@ -56,11 +53,11 @@ func TestDoConsumes(t *testing.T) {
 					continue
 				}
 				w.put(q, what)
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, cancel := context.WithCancel(w.Context())
 				err := q.Do(ctx, func(ctx context.Context) error {
 					h := queue.Hold(ctx)
 					if string(h.Value()) != what {
-						t.Errorf("%s: got %q", what, h.Value())
+						w.Errorf("%s: got %q", what, h.Value())
 					}
 					if told {
 						cancel()
@@ -70,7 +67,7 @@ func TestDoConsumes(t *testing.T) {
 				})
 				cancel()
 				if !errors.Is(err, tt.err) {
-					t.Errorf("%s, told to end: %v: %v", what, told, err)
+					w.Errorf("%s, told to end: %v: %v", what, told, err)
 				}
 				w.wantLen(q, tt.left)
 				if tt.left > 0 {
@@ -84,21 +81,18 @@ func TestDoConsumes(t *testing.T) {
 // Do consumes an entry though trust has ended meanwhile, if it still can. If no server can be reached, Do waits for one session
 // timeout from the end of its context.
 func TestDoConsumesAfterTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("a")
 		q := w.locking(s)
 		w.put(q, "one", "two")
-		err := q.Do(t.Context(), func(ctx context.Context) error {
-			recipetest.LoseTrust(t, w.Net.Client("a"), queue.Hold(ctx).Incarnation())
+		err := q.Do(w.Context(), func(ctx context.Context) error {
+			recipetest.LoseTrust(w, w.Net.Client("a"), queue.Hold(ctx).Incarnation())
 			<-ctx.Done()
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		w.Check(err)
 		w.wantLen(q, 1)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
 		var told time.Time
 		err = q.Do(ctx, func(context.Context) error {
@@ -108,7 +102,7 @@ func TestDoConsumesAfterTrust(t *testing.T) {
 			return nil
 		})
 		if took := time.Since(told); !errors.Is(err, session.ErrUncertain) && !errors.Is(err, queue.ErrLost) || took > s.Timeout() {
-			t.Errorf("%v after %v", err, took)
+			w.Errorf("%v after %v", err, took)
 		}
 		w.Net.Client("a").Heal()
 	})
@@ -116,17 +110,12 @@ func TestDoConsumesAfterTrust(t *testing.T) {
 
 // A function gives its hold back with its own context, which ends by that, and gets the outcome.
 func TestDoWithItsOwnContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		q := w.locking(w.Session("a"))
 		w.put(q, "one")
-		if err := q.Do(t.Context(), func(ctx context.Context) error { return queue.Hold(ctx).Release(ctx) }); err != nil {
-			t.Error(err)
-		}
+		w.Check(q.Do(w.Context(), func(ctx context.Context) error { return queue.Hold(ctx).Release(ctx) }))
 		w.wantLen(q, 1)
-		if err := q.Do(t.Context(), func(ctx context.Context) error { return queue.Hold(ctx).Consume(ctx) }); err != nil {
-			t.Error(err)
-		}
+		w.Check(q.Do(w.Context(), func(ctx context.Context) error { return queue.Hold(ctx).Consume(ctx) }))
 		w.wantLen(q, 0)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
@@ -15,18 +14,15 @@ import (
 
 // The event that a hold was deleted comes late: its Consume deletes neither the next hold nor the entry.
 func TestConsumeBeforeTheNews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, b := w.locking(w.Session("a")), w.locking(w.Session("b"))
 		w.put(a, "one")
 		h := w.take(a, "one")
 		w.Net.Client("a").Delay(500 * time.Millisecond)
-		if err := w.Srv.Delete(taken); err != nil {
-			t.Fatal(err)
-		}
+		w.Must(w.Srv.Delete(taken))
 		other := w.take(b, "one")
-		if err := h.Consume(t.Context()); !errors.Is(err, queue.ErrLost) {
-			t.Errorf("consume: %v", err)
+		if err := h.Consume(w.Context()); !errors.Is(err, queue.ErrLost) {
+			w.Errorf("consume: %v", err)
 		}
 		w.Net.Client("a").Heal()
 		w.wantHolds(other, true)
@@ -41,30 +37,15 @@ func TestTakeThatCannotBeSeen(t *testing.T) {
 		zktest.OpSync:    zktest.ErrSystem,
 		zktest.OpGetData: zktest.ErrNoAuth,
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			q := w.locking(w.Session("a"))
 			w.put(q, "one")
-			lost, refused := false, false
-			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-				switch {
-				case !lost && isMulti(*r):
-					lost = true
-					return zktest.Action{LoseReply: true}
-				case lost && !refused && r.Op == look:
-					refused = true
-					return zktest.Action{Err: code}
-				}
-				return zktest.Action{}
-			})
-			h, err := q.TryGet(t.Context())
-			if err == nil || !refused {
-				t.Errorf("%v: got %v, refused: %v", look, h, refused)
+			w.Steps(recipetest.LosesReply(isMulti), recipetest.Meets(zktest.Action{Err: code}, is(look)))
+			if h, err := q.TryGet(w.Context()); err == nil {
+				w.Errorf("%v: got %v", look, h)
 			}
 			time.Sleep(5 * time.Second)
-			if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
-				t.Errorf("%v: left %q", look, left)
-			}
+			w.nothingTaken()
 			w.consume(w.take(q, "one"))
 		})
 	}
@@ -72,25 +53,13 @@ func TestTakeThatCannotBeSeen(t *testing.T) {
 
 // The reply to a consume is lost and the read after it refused: the hold does not stay.
 func TestConsumeThatCannotBeSeen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		a, b := w.locking(w.Session("a")), w.locking(w.Session("b"))
 		w.put(a, "one")
 		h := w.take(a, "one")
-		cut, refused := false, false
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			switch {
-			case !cut && isMulti(*r):
-				cut = true
-				return zktest.Action{Cut: true}
-			case cut && !refused && r.Op == zktest.OpGetData:
-				refused = true
-				return zktest.Action{Err: zktest.ErrNoAuth}
-			}
-			return zktest.Action{}
-		})
-		if err := h.Consume(t.Context()); !errors.Is(err, session.ErrUncertain) || !refused {
-			t.Errorf("consume: %v, refused: %v", err, refused)
+		w.Steps(recipetest.Meets(zktest.Action{Cut: true}, isMulti), recipetest.Meets(zktest.Action{Err: zktest.ErrNoAuth}, is(zktest.OpGetData)))
+		if err := h.Consume(w.Context()); !errors.Is(err, session.ErrUncertain) {
+			w.Errorf("consume: %v", err)
 		}
 		w.consume(w.take(b, "one"))
 	})
@@ -98,34 +67,32 @@ func TestConsumeThatCannotBeSeen(t *testing.T) {
 
 // A hold is not valid from the moment that its session is not trusted.
 func TestValid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		q := w.locking(w.Session("a"))
 		w.put(q, "one", "two")
 		h := w.take(q, "one")
 		if !h.Valid() {
-			t.Error("not valid")
+			w.Error("not valid")
 		}
-		w.release(h)
+		w.Release(h)
 		if h.Valid() {
-			t.Error("valid after Release")
+			w.Error("valid after Release")
 		}
 		h = w.take(q, "one")
 		w.Net.Client("a").BlackHole(zktest.Both)
 		<-h.Context().Done()
 		if h.Valid() {
-			t.Error("valid without trust")
+			w.Error("valid without trust")
 		}
 		w.Net.Client("a").Heal()
-		_ = h.Release(context.WithoutCancel(t.Context()))
+		_ = h.Release(context.WithoutCancel(w.Context()))
 	})
 }
 
 // Valid is false from the end of trust, before the context ends.
 func TestValidBeforeItsContextEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
+	inWorld(t, func(w *world) {
+		recipetest.InvalidBeforeItsContextEnds(w, w.Net, func(s *session.Session) recipetest.Relied {
 			q := w.locking(s)
 			w.put(q, "one")
 			return w.take(q, "one")

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/recipe/queue"
@@ -26,8 +25,7 @@ func kinds(t *testing.T, test func(w *world, entries string, of func(s *session.
 		"locking": {path + "/entries", func(w *world, s *session.Session) taker { return locking{w.locking(s)} }},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				test(w, c.entries, func(s *session.Session) taker { return c.of(w, s) })
 			})
 		})
@@ -98,6 +96,26 @@ func (w *world) counted(client, dir string) (all, lists *atomic.Int32) {
 		return zktest.Action{}
 	})
 	return all, lists
+}
+
+// An empty queue is no error but ErrEmpty, and entries come in the order of their priorities.
+func TestPriority(t *testing.T) {
+	kinds(t, func(w *world, _ string, of func(s *session.Session) taker) {
+		q := of(w.Session("a"))
+		w.wantLen(q, 0)
+		if got, err := q.next(w.Context()); !errors.Is(err, queue.ErrEmpty) {
+			w.Errorf("got %q, %v", got, err)
+		}
+		for _, e := range []struct {
+			value    string
+			priority int
+		}{{"four", 101}, {"one", 0}, {"two", 0}, {"three", 10}} {
+			_, err := q.Put(w.Context(), []byte(e.value), e.priority)
+			w.Must(err)
+		}
+		w.takes(q, "one", "two", "three", "four")
+		w.wantLen(q, 0)
+	})
 }
 
 // A backlog is listed once, however many of its entries are taken one by one, and each costs no more requests than with a list.
@@ -172,9 +190,7 @@ func TestDirectoryOfOtherEntries(t *testing.T) {
 		for i, name := range []string{"entry-001-0000000000", "entry-100-0000000001", "entry-100-0000000002"} {
 			err = errors.Join(err, w.Srv.Create(entries+"/"+name, []byte(fmt.Sprint("new ", i))))
 		}
-		if err != nil {
-			w.Fatal(err)
-		}
+		w.Must(err)
 		w.takes(q, "new 0", "new 1", "new 2")
 	})
 }
@@ -188,12 +204,8 @@ func TestEntriesAfterARestore(t *testing.T) {
 		w.put(q, "3")
 		w.takes(q, "0")
 		w.Srv.Restore(backup, zktest.RestoreOptions{ForgetSessions: true})
-		if err := w.Srv.Create(entries+"/entry-001-0000000003", []byte("urgent")); err != nil {
-			w.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-		defer cancel()
-		if got, err := q.next(ctx); err != nil || got != "urgent" {
+		w.Must(w.Srv.Create(entries+"/entry-001-0000000003", []byte("urgent")))
+		if got, err := q.next(w.Within(time.Minute)); err != nil || got != "urgent" {
 			w.Errorf("got %q, %v", got, err)
 		}
 	})
@@ -204,13 +216,9 @@ func TestCreatesThatAreNotCounted(t *testing.T) {
 	kinds(t, func(w *world, entries string, of func(s *session.Session) taker) {
 		q := of(w.Session("a"))
 		w.fill(q, 3)
-		if err := w.Srv.SetCreates(entries, 1<<31-1); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(w.Srv.SetCreates(entries, 1<<31-1))
 		w.takes(q, "0")
-		if err := w.Srv.Create(entries+"/entry-001-2147483647", []byte("urgent")); err != nil {
-			w.Fatal(err)
-		}
+		w.Must(w.Srv.Create(entries+"/entry-001-2147483647", []byte("urgent")))
 		w.takes(q, "urgent", "1", "2")
 	})
 }

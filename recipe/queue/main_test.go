@@ -22,35 +22,27 @@ func TestMain(m *testing.M) {
 
 const path = "/app/queue"
 
+// isTake matches takes.
+func isTake(r zktest.Request) bool { return isMulti(r) && r.Ops[1].Op == zktest.OpCreate }
+
 // world has the helpers of this package's tests.
 type world struct{ *recipetest.World }
 
-func newWorld(t *testing.T) *world {
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	return &world{recipetest.NewWorld(t)}
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
 func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }
 
+// isPut matches puts.
+func isPut(r zktest.Request) bool {
+	return r.Op == zktest.OpMulti && len(r.Ops) > 0 && r.Ops[0].Op == zktest.OpCreate
+}
+
 // isMulti matches multis of more than one operation: proofs of life have one.
 func isMulti(r zktest.Request) bool { return r.Op == zktest.OpMulti && len(r.Ops) > 1 }
-
-// once passes the first request that matches to do.
-func (w *world) once(match func(zktest.Request) bool, do func(r *zktest.Request) zktest.Action) {
-	done := false
-	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if done || !match(*r) {
-			return zktest.Action{}
-		}
-		done = true
-		return do(r)
-	})
-	w.Cleanup(func() {
-		if !done {
-			w.Error("the hook was not used")
-		}
-	})
-}
 
 func (w *world) queue(s *session.Session) *queue.Queue {
 	w.Helper()
@@ -95,9 +87,7 @@ func (w *world) wantValue(value []byte, err error, want string, wantErr error) {
 // take gets an entry of a LockingQueue.
 func (w *world) take(q *queue.LockingQueue, want string) *queue.Held {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-	defer cancel()
-	h, err := q.Get(ctx)
+	h, err := q.Get(w.Within(time.Minute))
 	if err != nil {
 		w.Fatalf("get: %v; znodes:\n%s", err, w.Srv.Dump())
 	}
@@ -116,18 +106,17 @@ func (w *world) holding(s *session.Session) (*queue.LockingQueue, *queue.Held) {
 	return q, w.take(q, "one")
 }
 
-func (w *world) consume(h *queue.Held) {
+// nothingTaken checks that no entry is held.
+func (w *world) nothingTaken() {
 	w.Helper()
-	if err := h.Consume(w.Context()); err != nil {
-		w.Fatal(err)
+	if left := w.Srv.Children(path + "/taken"); len(left) != 0 {
+		w.Errorf("left: %q", left)
 	}
 }
 
-func (w *world) release(h *queue.Held) {
+func (w *world) consume(h *queue.Held) {
 	w.Helper()
-	if err := h.Release(w.Context()); err != nil {
-		w.Fatal(err)
-	}
+	w.Must(h.Consume(w.Context()))
 }
 
 func (w *world) wantHolds(h *queue.Held, want bool) {
@@ -135,12 +124,6 @@ func (w *world) wantHolds(h *queue.Held, want bool) {
 	if got, err := h.Holds(w.Context()); err != nil || got != want {
 		w.Errorf("holds: %v, %v, want %v", got, err, want)
 	}
-}
-
-// ended waits until a hold ends and checks its cause.
-func (w *world) ended(h *queue.Held, want error) {
-	w.Helper()
-	recipetest.Ended(w, h, time.Minute, want)
 }
 
 func must[T any](w *world) func(T, error) T { return recipetest.Must[T](w) }

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -23,13 +23,11 @@ func TestAllOutlastsRefusals(t *testing.T) {
 		"taking an entry": func(r zktest.Request) bool { return isMulti(r) && r.Ops[0].Op == zktest.OpCheck },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				q := w.locking(w.Session("a"))
 				w.put(q, "one", "two")
 				count, until := 0, time.Time{}
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-				defer cancel()
+				ctx := w.Within(5 * time.Minute)
 				var got []string
 				var errs []error
 				for h, err := range q.All(ctx) {
@@ -53,31 +51,44 @@ func TestAllOutlastsRefusals(t *testing.T) {
 				w.Srv.SetHook(nil)
 				synctest.Wait()
 				if !slices.Equal(got, []string{"one", "two"}) || len(errs) != 0 {
-					t.Errorf("got %q, errors %v", got, errs)
+					w.Errorf("got %q, errors %v", got, errs)
 				}
 				if count < 10 || count > 40 || late > 6*time.Second {
-					t.Errorf("refused %d times in a minute; went on %v after it", count, late)
+					w.Errorf("refused %d times in a minute; went on %v after it", count, late)
 				}
 			})
 		})
 	}
 }
 
+// An entry that a Get may not read stays where it is.
+func TestGetRefused(t *testing.T) {
+	inWorld(t, func(w *world) {
+		q := w.queue(w.Session("a"))
+		w.put(q, "one")
+		w.Steps(recipetest.Meets(zktest.Action{Err: zktest.ErrNoAuth}, is(zktest.OpGetData)))
+		if value, err := q.Get(w.Context()); value != nil || !errors.Is(err, session.ErrNoAuth) {
+			w.Errorf("got %q, %v", value, err)
+		}
+		value, err := q.Get(w.Context())
+		w.wantValue(value, err, "one", nil)
+	})
+}
+
 // Before the first entry a refusal ends All.
 func TestAllRefusedFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		q := w.locking(w.Session("a"))
 		w.put(q, "one")
-		w.once(is(zktest.OpGetData), func(*zktest.Request) zktest.Action { return zktest.Action{Err: zktest.ErrNoAuth} })
+		w.Steps(recipetest.Meets(zktest.Action{Err: zktest.ErrNoAuth}, is(zktest.OpGetData)))
 		steps := 0
-		for h, err := range q.All(t.Context()) {
+		for h, err := range q.All(w.Context()) {
 			if steps++; h != nil || !errors.Is(err, session.ErrNoAuth) {
-				t.Errorf("got %v, %v", h, err)
+				w.Errorf("got %v, %v", h, err)
 			}
 		}
 		if steps != 1 {
-			t.Errorf("%d steps", steps)
+			w.Errorf("%d steps", steps)
 		}
 	})
 }

@@ -1,16 +1,14 @@
 package queue_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -18,67 +16,35 @@ import (
 
 // A Get that waits for long while all entries are held logs who has the first. A Get of an empty queue logs nothing.
 func TestLongWaitIsSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var log bytes.Buffer
-		q, err := queue.NewLocking(w.Session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := make(chan error, 1)
-		go func() {
-			h, err := q.Get(t.Context())
-			if err == nil {
-				err = h.Release(t.Context())
-			}
-			got <- err
-		}()
+	inWorld(t, func(w *world) {
+		log, said := w.LongWaits()
+		q, err := queue.NewLocking(w.Session("waiter"), path, queue.Options{Logger: log})
+		w.Must(err)
+		got := recipetest.AcquireLater(w.Context(), w, q.Get)
 		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		if log.Len() > 0 {
-			t.Errorf("said of an empty queue:\n%s", &log)
-		}
+		said(0, taken, pythonID)
 		// One request puts and takes the entry: nobody sees one without the other.
 		s := w.Session("holder")
-		inc := must[*session.Incarnation](w)(s.Incarnation(t.Context()))
-		_, err = inc.Multi(t.Context(),
+		inc := w.Incarnation(s)
+		_, err = inc.Multi(w.Context(),
 			session.CreateOp(entry, nil, session.Persistent), session.CreateOp(taken, []byte(pythonID), session.Ephemeral))
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.Must(err)
 		time.Sleep(5 * time.Minute) // logged after half a minute, 1, 2 and 4 minutes
-		synctest.Wait()
-		said := strings.Count(log.String(), "still waiting")
-		if err := inc.Delete(t.Context(), taken, -1); err != nil {
-			t.Error(err)
-		}
-		if err := <-got; err != nil {
-			t.Error(err)
-		}
-		if said != 4 || !strings.Contains(log.String(), "blocker.path="+taken) || !strings.Contains(log.String(), "blocker.data="+pythonID) {
-			t.Errorf("said %d times, want 4, and that %s is in the way:\n%s", said, taken, &log)
-		}
+		said(4, taken, pythonID)
+		w.Check(inc.Delete(w.Context(), taken, -1))
+		got.Get(w)
 	})
 }
 
 // Others always hold some entry, each for a short time: no single holder is waited for.
 func TestFlowIsNoLongWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var log bytes.Buffer
-		q, err := queue.NewLocking(w.Session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		got := make(chan error, 1)
-		go func() {
-			_, err := q.Get(ctx)
-			got <- err
-		}()
+	inWorld(t, func(w *world) {
+		log, said := w.LongWaits()
+		q, err := queue.NewLocking(w.Session("waiter"), path, queue.Options{Logger: log})
+		w.Must(err)
+		got := recipetest.AcquireLater(w.Within(5*time.Minute), w, q.Get)
 		synctest.Wait()
-		inc := must[*session.Incarnation](w)(w.Session("holder").Incarnation(t.Context()))
+		inc := w.Incarnation(w.Session("holder"))
 		for i := range 15 {
 			name := fmt.Sprintf("entry-100-%010d", i)
 			ops := []session.Op{
@@ -89,43 +55,32 @@ func TestFlowIsNoLongWait(t *testing.T) {
 				last := fmt.Sprintf("entry-100-%010d", i-1)
 				ops = append(ops, session.DeleteOp(path+"/entries/"+last, -1), session.DeleteOp(path+"/taken/"+last, -1))
 			}
-			if _, err := inc.Multi(t.Context(), ops...); err != nil {
-				t.Fatal(err)
-			}
+			_, err := inc.Multi(w.Context(), ops...)
+			w.Must(err)
 			time.Sleep(20 * time.Second)
 		}
-		if err := <-got; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+		if <-got.Done; !errors.Is(got.Err, context.DeadlineExceeded) {
+			w.Errorf("got %v", got.Err)
 		}
-		if log.Len() > 0 {
-			t.Errorf("said while entries flow:\n%s", &log)
-		}
+		said(0, path, "")
 	})
 }
 
 // The holder's znode can't be read when the warning is due: it comes with the next event, not after twice the time.
 func TestLongWaitIsSaidWhenItCanBeRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var log bytes.Buffer
-		q, err := queue.NewLocking(w.Session("waiter"), path, queue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+	inWorld(t, func(w *world) {
+		log, said := w.LongWaits()
+		q, err := queue.NewLocking(w.Session("waiter"), path, queue.Options{Logger: log})
+		w.Must(err)
 		w.put(q, "one")
-		inc := must[*session.Incarnation](w)(w.Session("holder").Incarnation(t.Context()))
-		must[string](w)(inc.Create(t.Context(), path+"/taken", nil, session.Persistent))
-		must[string](w)(inc.Create(t.Context(), taken, []byte(pythonID), session.Ephemeral))
-		w.once(func(r zktest.Request) bool { return r.Op == zktest.OpGetData && r.Path == taken }, func(*zktest.Request) zktest.Action {
-			return zktest.Action{Err: zktest.ErrNoNode}
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 55*time.Second)
-		defer cancel()
-		if _, err := q.Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+		inc := w.Incarnation(w.Session("holder"))
+		must[string](w)(inc.Create(w.Context(), path+"/taken", nil, session.Persistent))
+		must[string](w)(inc.Create(w.Context(), taken, []byte(pythonID), session.Ephemeral))
+		reads := func(r zktest.Request) bool { return r.Op == zktest.OpGetData && r.Path == taken }
+		w.Steps(recipetest.Meets(zktest.Action{Err: zktest.ErrNoNode}, reads))
+		if _, err := q.Get(w.Within(55 * time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("got %v", err)
 		}
-		if said := strings.Count(log.String(), "still waiting"); said != 1 {
-			t.Errorf("said %d times, want once:\n%s", said, &log)
-		}
+		said(1, taken, pythonID)
 	})
 }

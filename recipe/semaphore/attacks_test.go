@@ -6,13 +6,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/kielgo/kiel/internal/seqnode"
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
-	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -43,9 +41,7 @@ type python struct {
 func (w *world) python(leases int) *python {
 	w.Helper()
 	inc, err := w.Session("python").Incarnation(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	return &python{w: w, inc: inc, leases: leases}
 }
 
@@ -93,139 +89,112 @@ func (p *python) takes() bool {
 
 func (p *python) must(err error) {
 	p.w.Helper()
-	if err != nil {
-		p.w.Fatal(err)
-	}
+	p.w.Must(err)
 }
 
 // §8: the release can't remove the lease yet and goes on trying, the user acquires again, and that reply is lost. Were the old
 // lease taken for the new one, as kazoo's are, which have one name, the release would remove it under the new hold.
 func TestReacquireBesideTheRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		sem, others := w.semaphore("ours", 2), []*semaphore.Semaphore{w.semaphore("b", 2), w.semaphore("c", 2)}
-		h, err := sem.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := w.acquire(sem)
 		var again *acquiring
 		client := w.Net.Client("ours")
-		recipetest.BesideItsRelease(t, w.Srv, client, h, makesLease, func() { again = w.acquireLater(t.Context(), sem) })
+		recipetest.BesideItsRelease(w, w.Srv, client, h, makesLease, func() { again = w.acquireLater(w.Context(), sem) })
 		var holds []*semaphore.Held
 		for _, other := range others {
 			next, err := other.TryAcquire(w.Context())
 			if err == nil {
 				holds = append(holds, next)
 			} else if !errors.Is(err, semaphore.ErrNotAcquired) {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 		}
-		if again.ended() && again.err == nil && again.held.Context().Err() == nil && len(holds) == 2 {
-			t.Errorf(tooMany+": %s besides %s and %s", again.held.Node(), holds[0].Node(), holds[1].Node())
+		if again.Ended() && again.Err == nil && again.Value.Context().Err() == nil && len(holds) == 2 {
+			w.Errorf(tooMany+": %s besides %s and %s", again.Value.Node(), holds[0].Node(), holds[1].Node())
 		}
 		client.Heal()
 		for _, h := range holds {
-			w.release(h)
+			w.Release(h)
 		}
-		<-again.done
-		if again.err != nil {
-			t.Fatal(again.err)
+		<-again.Done
+		if again.Err != nil {
+			w.Fatal(again.Err)
 		}
-		w.release(h)
-		w.release(again.held)
+		w.Release(h)
+		w.Release(again.Value)
 		w.wantZnodes(0, 0)
 	})
 }
 
 // §9: a holder loses trust, and its work is still stopping. Its lease exists until it has released, so that nobody follows.
 func TestEndOfTrustGivesNothingAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("ours")
 		sem := w.semaphoreIn(s, "ours", 2)
-		h, err := sem.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := w.acquire(sem)
 		id := w.ID(s)
 		b := w.acquire(w.semaphore("b", 2))
-		c := w.acquireLater(t.Context(), w.semaphore("c", 2))
-		time.Sleep(time.Second)
-		w.loseTrust("ours", h.Incarnation())
-		w.ended(h, session.ErrTrustLost)
+		c := w.waiter("c", 2)
+		w.LoseTrust("ours", h.Incarnation())
+		w.Ended(h, session.ErrTrustLost)
 		if w.ID(s) != id {
-			t.Fatal("the session is another: nothing was tested")
+			w.Fatal("the session is another: nothing was tested")
 		}
 		time.Sleep(time.Minute)
-		if c.ended() {
-			t.Errorf(tooMany+": the next one has a lease: %v", c.err)
+		if c.Ended() {
+			w.Errorf(tooMany+": the next one has a lease: %v", c.Err)
 		}
-		w.release(h)
-		<-c.done
-		if c.err != nil {
-			t.Fatal(c.err)
-		}
-		w.release(c.held)
-		w.release(b)
+		w.Release(h)
+		w.Release(c.Get(w))
+		w.Release(b)
 		w.wantZnodes(0, 0)
 	})
 }
 
 // §9: the same, and the handle acquires again: it gets no second lease while the first is at work.
 func TestHandleGivesNoSecondLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		sem := w.semaphore("ours", 2)
-		h, err := sem.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.loseTrust("ours", h.Incarnation())
-		w.ended(h, session.ErrTrustLost)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		second, err := sem.Acquire(ctx)
+		h := w.acquire(sem)
+		w.LoseTrust("ours", h.Incarnation())
+		w.Ended(h, session.ErrTrustLost)
+		second, err := sem.Acquire(w.Within(time.Minute))
 		if err == nil {
-			t.Error(twoAtWork + ": the handle got another lease before the first was released")
-			w.release(second)
-		} else if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || blocked.Blocker != h.Node() {
-			t.Errorf("got %v", err)
+			w.Error(twoAtWork + ": the handle got another lease before the first was released")
+			w.Release(second)
+		} else if b := w.Blocked(err, context.DeadlineExceeded); b.Blocker != h.Node() {
+			w.Errorf("got %v", err)
 		}
-		w.release(h)
-		w.release(w.acquire(sem))
+		w.Release(h)
+		w.Release(w.acquire(sem))
 		w.wantZnodes(0, 0)
 	})
 }
 
 // §9: the first waiter loses trust, and its session lives on: it keeps its place.
 func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("holder", 1))
 		s := w.Session("ours")
-		ours := w.acquireLater(t.Context(), w.semaphoreIn(s, "ours", 1))
+		ours := w.acquireLater(w.Context(), w.semaphoreIn(s, "ours", 1))
 		time.Sleep(time.Second)
 		id, inc := w.ID(s), s.Current()
-		later := w.acquireLater(w.Context(), w.semaphore("later", 1))
-		time.Sleep(time.Second)
-		w.loseTrust("ours", inc)
+		later := w.waiter("later", 1)
+		w.LoseTrust("ours", inc)
 		time.Sleep(time.Minute)
-		w.release(h)
+		w.Release(h)
 		time.Sleep(time.Second)
 		if w.ID(s) != id {
-			t.Fatal("the session is another: nothing was tested")
+			w.Fatal("the session is another: nothing was tested")
 		}
 		first, second := ours, later
-		if !ours.ended() {
-			t.Error(starved + ": another who came later was served")
+		if !ours.Ended() {
+			w.Error(starved + ": another who came later was served")
 			first, second = later, ours
 		}
 		for _, next := range []*acquiring{first, second} {
-			<-next.done
-			if next.err != nil {
-				t.Fatal(next.err)
-			}
-			w.release(next.held)
+			w.Release(next.Get(w))
 		}
 		w.wantZnodes(0, 0)
 	})
@@ -234,8 +203,7 @@ func TestWaiterKeepsItsPlaceWithoutTrust(t *testing.T) {
 // §10: the one who makes the znode dies right after that. Whoever comes next must see its number, or is never checked: here
 // Python, with three leases, beside Go with one.
 func TestMakerDies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		client := w.Net.Client("maker")
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			if _, _, made := w.Srv.Get(path); made && r.Client == "maker" {
@@ -244,96 +212,74 @@ func TestMakerDies(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		w.acquireLater(t.Context(), w.semaphore("maker", 1))
+		w.acquireLater(w.Context(), w.semaphore("maker", 1))
 		time.Sleep(20 * time.Second)
 		w.wantZnodes(0, 0) // its session has expired
 		p := w.python(3)
 		accepted := p.looks()
 		if p.made {
-			t.Fatal("the znode was not made: nothing was tested")
+			w.Fatal("the znode was not made: nothing was tested")
 		}
-		h, err := w.semaphore("ours", 1).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := w.acquire(w.semaphore("ours", 1))
 		if accepted && p.takes() && h.Context().Err() == nil {
 			data, _, _ := w.Srv.Get(path)
-			t.Errorf(tooMany+": ours and Python's, and the znode says %s", data)
+			w.Errorf(tooMany+": ours and Python's, and the znode says %s", data)
 		}
-		w.release(h)
+		w.Release(h)
 		w.Srv.SetHook(nil)
 		client.Heal()
 	})
 }
 
 // §10: Python creates the znode, empty; Go finds it so and writes 1. In between Python has written 3.
-func TestNumberWrittenBeforeOurs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		beside(t, func(r *zktest.Request) bool { return r.Op == zktest.OpSetData })
-	})
-}
+func TestNumberWrittenBeforeOurs(t *testing.T) { beside(t, is(zktest.OpSetData)) }
 
 // §10: the same, but Go has written 1, and Python writes 3 just before the lease is created.
-func TestNumberWrittenBeforeTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		beside(t, func(r *zktest.Request) bool { return makesLease(*r) })
-	})
-}
+func TestNumberWrittenBeforeTheLease(t *testing.T) { beside(t, makesLease) }
 
 // §10: the same, but Python writes 3 when Go has its lease.
-func TestNumberWrittenAfterTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { beside(t, nil) })
-}
+func TestNumberWrittenAfterTheLease(t *testing.T) { beside(t, nil) }
 
 // beside lets Python create the znode and write 3 before a request of Go, which wants one lease, or after all of them.
-func beside(t *testing.T, before func(r *zktest.Request) bool) {
+func beside(t *testing.T, before func(r zktest.Request) bool) {
 	t.Helper()
-	w := newWorld(t)
-	p := w.python(3)
-	if !p.looks() || !p.made {
-		t.Fatal("Python did not make the znode")
-	}
-	written := false
-	w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-		if r.Client == "ours" && before != nil && before(r) && !written {
-			written = true
+	inWorld(t, func(w *world) {
+		p := w.python(3)
+		if !p.looks() || !p.made {
+			w.Fatal("Python did not make the znode")
+		}
+		if before != nil {
+			w.Steps(recipetest.Before(func(r zktest.Request) bool { return r.Client == "ours" && before(r) }, p.writes))
+		}
+		h, err := w.semaphore("ours", 1).Acquire(w.Context())
+		if err != nil && !errors.Is(err, semaphore.ErrMaxLeases) {
+			w.Fatal(err)
+		}
+		if before == nil {
 			p.writes()
 		}
-		return zktest.Action{}
-	})
-	h, err := w.semaphore("ours", 1).Acquire(t.Context())
-	if err != nil && !errors.Is(err, semaphore.ErrMaxLeases) {
-		t.Fatal(err)
-	}
-	if !written {
-		if before != nil {
-			t.Fatal("nothing was tested")
+		if !p.takes() {
+			w.Fatal("Python gets no lease")
 		}
-		p.writes()
-	}
-	if !p.takes() {
-		t.Fatal("Python gets no lease")
-	}
-	time.Sleep(time.Second)
-	switch {
-	case err != nil:
-	case h.Context().Err() == nil:
-		t.Error(tooMany + ": two, and one was agreed on")
-		w.release(h)
-	default:
-		w.ended(h, semaphore.ErrMaxLeases)
-		w.release(h)
-	}
-	w.wantZnodes(1, 0) // Python's
+		time.Sleep(time.Second)
+		if err == nil {
+			if h.Context().Err() == nil {
+				w.Error(tooMany + ": two, and one was agreed on")
+			} else {
+				w.Ended(h, semaphore.ErrMaxLeases)
+			}
+			w.Release(h)
+		}
+		w.wantZnodes(1, 0) // Python's
+	})
 }
 
 // §10: somebody removes our contender of the inner lock just before the lease is made, and Python takes the last one.
 func TestInnerLockLostBeforeTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		p := w.python(1)
 		if !p.looks() {
-			t.Fatal("Python is refused")
+			w.Fatal("Python is refused")
 		}
 		p.writes()
 		overtaken, once := make(chan struct{}), false
@@ -343,27 +289,23 @@ func TestInnerLockLostBeforeTheLease(t *testing.T) {
 				defer close(overtaken)
 				for _, name := range w.Srv.Children(lockDir) {
 					if err := w.Srv.Delete(lockDir + "/" + name); err != nil || !strings.Contains(name, "__lock__") {
-						t.Errorf("%s: %v", name, err)
+						w.Errorf("%s: %v", name, err)
 					}
 				}
 				if !p.takes() {
-					t.Error("Python gets no lease")
+					w.Error("Python gets no lease")
 				}
 			}
 			return zktest.Action{}
 		})
-		ours := w.acquireLater(t.Context(), w.semaphore("ours", 1))
+		ours := w.acquireLater(w.Context(), w.semaphore("ours", 1))
 		<-overtaken
 		time.Sleep(time.Second)
-		if ours.ended() {
-			t.Errorf(tooMany+": Python's and ours: %v", ours.err)
+		if ours.Ended() {
+			w.Errorf(tooMany+": Python's and ours: %v", ours.Err)
 		}
 		p.must(p.inc.Delete(w.Context(), p.lease, -1))
-		<-ours.done
-		if ours.err != nil {
-			t.Fatal(ours.err)
-		}
-		w.release(ours.held)
+		w.Release(ours.Get(w))
 		w.wantZnodes(0, 0)
 	})
 }
@@ -371,29 +313,23 @@ func TestInnerLockLostBeforeTheLease(t *testing.T) {
 // §13: an identifier that is no UTF-8. kazoo's lease_holders() decodes those of all, and raises UnicodeDecodeError. New refuses
 // it, and is given another.
 func TestIdentifierThatPythonCannotRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("ours")
 		ours, err := semaphore.New(s, path, semaphore.Options{Identifier: "z\xfcrich"})
 		if err != nil {
 			ours, err = semaphore.New(s, path, semaphore.Options{Identifier: "z\u00fcrich"})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		h, err := ours.Acquire(w.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.Must(err)
+		h := w.acquire(ours)
 		leases := w.Srv.Children(path)
 		if len(leases) != 1 {
-			t.Fatalf("%q", leases)
+			w.Fatalf("%q", leases)
 		}
 		data, _, ok := w.Srv.Get(path + "/" + leases[0])
 		if !ok || !utf8.Valid(data) { // as strict as Python's decode("utf-8")
-			t.Errorf(unreadable+": %q of %s", data, leases[0])
+			w.Errorf(unreadable+": %q of %s", data, leases[0])
 		}
-		w.release(h)
+		w.Release(h)
 	})
 }
 
@@ -401,25 +337,18 @@ func TestIdentifierThatPythonCannotRead(t *testing.T) {
 func TestDirectoryDeletedInBetween(t *testing.T) {
 	for _, deleted := range []string{path, lockDir} {
 		t.Run(deleted, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				if err := errors.Join(w.Srv.Create(path, []byte("1")), w.Srv.Create(lockDir, nil)); err != nil {
-					t.Fatal(err)
-				}
+			inWorld(t, func(w *world) {
+				w.Must(errors.Join(w.Srv.Create(path, []byte("1")), w.Srv.Create(lockDir, nil)))
 				sem := w.semaphore("ours", 1)
 				for range 2 {
-					h, err := sem.Acquire(t.Context())
+					h, err := sem.Acquire(w.Context())
 					if errors.Is(err, session.ErrNoNode) {
-						t.Errorf(refused+": %v", err)
+						w.Errorf(refused+": %v", err)
 						return
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					w.release(h)
-					if err := w.Srv.Delete(deleted); err != nil {
-						t.Error(err)
-					}
+					w.Must(err)
+					w.Release(h)
+					w.Check(w.Srv.Delete(deleted))
 				}
 			})
 		})
@@ -429,15 +358,12 @@ func TestDirectoryDeletedInBetween(t *testing.T) {
 // §13: the directory in which we make our semaphore is one of Python's, too. As nil its data would be None to that, which kazoo
 // can't decode: it raises AttributeError when it makes sure that all agree on the number of leases.
 func TestNilIsNoNumber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.release(w.acquire(w.semaphore("ours", 1)))
+	inWorld(t, func(w *world) {
+		w.Release(w.acquire(w.semaphore("ours", 1)))
 		data, _, err := w.python(1).inc.Get(w.Context(), path[:strings.LastIndexByte(path, '/')])
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.Must(err)
 		if data == nil {
-			t.Error(unreadable + ": None")
+			w.Error(unreadable + ": None")
 		}
 	})
 }

@@ -16,45 +16,38 @@ import (
 
 // A function runs under the hold.
 func TestDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		recipetest.Done{
 			New:  func(s *session.Session) recipetest.Doer { return w.semaphoreIn(s, "a", 1) },
 			Hold: recipetest.Found(semaphore.Hold),
 			Lost: semaphore.ErrLost,
-		}.Run(t, w.Srv, w.Net)
+		}.Run(w, w.Srv, w.Net)
 	})
 }
 
 // A handle has one lease, so it runs one function at a time. Who waits for that ends with its context.
 func TestDoOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		sem := w.semaphore("a", 2)
 		var running sync.WaitGroup
 		first, goOn := make(chan struct{}), make(chan struct{})
 		running.Go(func() {
-			if err := sem.Do(t.Context(), func(context.Context) error { close(first); <-goOn; return nil }); err != nil {
-				t.Error(err)
-			}
+			w.Check(sem.Do(w.Context(), func(context.Context) error { close(first); <-goOn; return nil }))
 		})
 		<-first
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		err := sem.Do(ctx, func(context.Context) error { t.Error("beside the first"); return nil })
+		ctx := w.Within(time.Minute)
+		err := sem.Do(ctx, func(context.Context) error { w.Error("beside the first"); return nil })
 		if _, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
 		running.Go(func() {
-			err := sem.Do(t.Context(), func(ctx context.Context) error {
+			err := sem.Do(w.Context(), func(ctx context.Context) error {
 				if !semaphore.Hold(ctx).Valid() {
-					t.Error("the first has released it")
+					w.Error("the first has released it")
 				}
 				return ctx.Err()
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			w.Check(err)
 		})
 		synctest.Wait()
 		close(goOn)

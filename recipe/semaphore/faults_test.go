@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
@@ -16,101 +15,85 @@ import (
 
 // kazoo's test_handle_session_loss: the waiter's session expires, and it gets a lease later.
 func TestHandleSessionLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("sem1", 1))
 		s := w.Session("sem2")
 		sem := w.semaphoreIn(s, "sem2", 1)
-		a := w.acquireLater(t.Context(), sem)
+		a := w.acquireLater(w.Context(), sem)
 		time.Sleep(time.Second)
 		before := w.Srv.Children(lockDir)
-		w.Srv.KillSession(w.ID(s))
+		w.Kill(s)
 		time.Sleep(5 * time.Second)
 		w.wantZnodes(1, 1)
-		if after := w.Srv.Children(lockDir); a.ended() || after[0] == before[0] {
-			t.Fatalf("did not queue up again: %q", after)
+		if after := w.Srv.Children(lockDir); a.Ended() || after[0] == before[0] {
+			w.Fatalf("did not queue up again: %q", after)
 		}
-		w.release(h)
-		<-a.done
-		if a.err != nil || w.holders(sem) != "sem2" {
-			t.Fatalf("%v, holders %q", a.err, w.holders(sem))
+		w.Release(h)
+		<-a.Done
+		if a.Err != nil || w.holders(sem) != "sem2" {
+			w.Fatalf("%v, holders %q", a.Err, w.holders(sem))
 		}
-		w.release(a.held)
+		w.Release(a.Value)
 		w.wantZnodes(0, 0)
 	})
 }
 
 func TestSessionKilledWhileHolding(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("a")
 		sem := w.semaphoreIn(s, "a", 1)
 		h := w.acquire(sem)
-		w.Srv.KillSession(w.ID(s))
-		w.ended(h, session.ErrSessionExpired)
-		w.release(h)
+		w.Kill(s)
+		w.Ended(h, session.ErrSessionExpired)
+		w.Release(h)
 		again := w.acquire(sem)
 		if again.Token() <= h.Token() {
-			t.Errorf("token %d after %d", again.Token(), h.Token())
+			w.Errorf("token %d after %d", again.Token(), h.Token())
 		}
-		w.release(again)
+		w.Release(again)
 		w.wantZnodes(0, 0)
 	})
 }
 
 // Somebody removes the holder's lease, then the whole directory.
 func TestLeaseRemovedWhileHolding(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		sem := w.semaphore("a", 1)
 		for _, what := range []func(*semaphore.Held) string{func(h *semaphore.Held) string { return h.Node() }, func(*semaphore.Held) string { return "/app" }} {
 			h := w.acquire(sem)
 			if err := w.Srv.Set(h.Node(), []byte("x")); err != nil { // that is no loss
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			time.Sleep(time.Minute)
 			if h.Context().Err() != nil {
-				t.Fatal(context.Cause(h.Context()))
+				w.Fatal(context.Cause(h.Context()))
 			}
-			if err := w.Srv.Delete(what(h)); err != nil {
-				t.Fatal(err)
-			}
+			w.Must(w.Srv.Delete(what(h)))
 			start := time.Now()
-			w.ended(h, semaphore.ErrLost)
+			w.Ended(h, semaphore.ErrLost)
 			if d := time.Since(start); d > time.Second {
-				t.Errorf("noticed after %v", d)
+				w.Errorf("noticed after %v", d)
 			}
-			w.release(h)
+			w.Release(h)
 		}
 		w.wantZnodes(0, 0)
 	})
 }
 
-// loseTrust ends trust for a moment, and lets what that begins come to rest.
-func (w *world) loseTrust(client string, inc *session.Incarnation) {
-	w.Helper()
-	recipetest.LoseTrust(w, w.Net.Client(client), inc)
-	time.Sleep(5 * time.Second)
-}
-
 // The link of a waiter breaks, and a lease becomes free meanwhile.
 func TestReleasedWhileTheWaiterIsDisconnected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("holder", 1))
-		a := w.acquireLater(t.Context(), w.semaphore("a", 1))
+		a := w.waiter("a", 1)
+		client := w.Unplug("a")
 		time.Sleep(time.Second)
-		client := w.Net.Client("a")
-		client.Refuse()
-		client.Cut()
+		w.Release(h)
 		time.Sleep(time.Second)
-		w.release(h)
-		time.Sleep(time.Second)
-		if a.ended() {
-			t.Fatalf("acquired without a connection: %v", a.err)
+		if a.Ended() {
+			w.Fatalf("acquired without a connection: %v", a.Err)
 		}
 		client.Heal()
-		w.release(w.got(a))
+		w.Release(a.Get(w))
 	})
 }
 
@@ -125,12 +108,9 @@ func TestLostRequestsAndReplies(t *testing.T) {
 	for what, match := range ops {
 		for _, executed := range []bool{true, false} {
 			for losses := 1; losses <= 3; losses++ {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
+				inWorld(t, func(w *world) {
 					if what == "set" {
-						if err := w.Srv.Create(path, nil); err != nil {
-							t.Fatal(err)
-						}
+						w.Must(w.Srv.Create(path, nil))
 					}
 					left := losses
 					w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -143,12 +123,12 @@ func TestLostRequestsAndReplies(t *testing.T) {
 					h := w.acquire(w.semaphore("a", 2))
 					w.wantZnodes(1, 0)
 					if data, _, _ := w.Srv.Get(path); string(data) != "2" {
-						t.Errorf("%s: agreed on %q", what, data)
+						w.Errorf("%s: agreed on %q", what, data)
 					}
-					w.release(h)
+					w.Release(h)
 					w.wantZnodes(0, 0)
 					if left == losses || left > 0 && !executed { // what was executed is not repeated
-						t.Errorf("%s: %d of %d losses did not happen", what, left, losses)
+						w.Errorf("%s: %d of %d losses did not happen", what, left, losses)
 					}
 				})
 			}
@@ -159,12 +139,9 @@ func TestLostRequestsAndReplies(t *testing.T) {
 // The session ends before it is known what became of the semaphore's znode, or of its number.
 func TestSessionEndsWhileAgreeing(t *testing.T) {
 	for op, first := range map[zktest.Op][]byte{zktest.OpCreate: nil, zktest.OpSetData: {}} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			if first != nil {
-				if err := w.Srv.Create(path, first); err != nil {
-					t.Fatal(err)
-				}
+				w.Must(w.Srv.Create(path, first))
 			}
 			killed := false
 			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -175,11 +152,11 @@ func TestSessionEndsWhileAgreeing(t *testing.T) {
 				w.Srv.KillSession(r.Session)
 				return zktest.Action{Cut: true}
 			})
-			h, err := w.semaphore("a", 1).TryAcquire(t.Context())
+			h, err := w.semaphore("a", 1).TryAcquire(w.Context())
 			if err != nil || !killed {
-				t.Fatalf("%s: %v", op, err)
+				w.Fatalf("%s: %v", op, err)
 			}
-			w.release(h)
+			w.Release(h)
 			w.wantZnodes(0, 0)
 		})
 	}
@@ -189,8 +166,7 @@ func TestSessionEndsWhileAgreeing(t *testing.T) {
 func TestGivingUpLeavesNothing(t *testing.T) {
 	for what, dir := range map[string]zktest.Direction{"request held back": zktest.ToServer, "reply held back": zktest.ToClient} {
 		for _, fate := range []string{"heal", "cut"} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				sem := w.semaphore("a", 1)
 				client := w.Net.Client("a")
 				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -202,12 +178,11 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 					}
 					return zktest.Action{}
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
+				ctx := w.Within(time.Second)
 				start := time.Now()
 				_, err := sem.Acquire(ctx)
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-					t.Errorf("%s, %s: %v after %v", what, fate, err, time.Since(start))
+					w.Errorf("%s, %s: %v after %v", what, fate, err, time.Since(start))
 				}
 				w.Srv.SetHook(nil)
 				if fate == "cut" {
@@ -216,7 +191,7 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 				client.Heal()
 				time.Sleep(5 * time.Second)
 				w.wantZnodes(0, 0)
-				w.release(w.acquire(sem))
+				w.Release(w.acquire(sem))
 				w.wantZnodes(0, 0)
 			})
 		}
@@ -226,83 +201,84 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 // Released with the link down: the caller is not kept, the lease goes as soon as there is a link again, and the handle waits for
 // that.
 func TestReleaseWithoutALink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		sem := w.semaphore("a", 2)
 		h := w.acquire(sem)
-		client := w.Net.Client("a")
-		client.Refuse()
-		client.Cut()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := h.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+		client := w.Unplug("a")
+		if err := h.Release(w.Within(time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("got %v", err)
 		}
-		w.ended(h, semaphore.ErrReleased)
+		w.Ended(h, semaphore.ErrReleased)
 		client.Heal()
-		w.release(w.acquire(sem))
+		w.Release(w.acquire(sem))
 		w.wantZnodes(0, 0)
 	})
 }
 
 // The first waiter's contender is removed while all leases are taken: it queues up again.
 func TestInnerLockLostWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("holder", 1))
-		a := w.acquireLater(t.Context(), w.semaphore("a", 1))
-		time.Sleep(time.Second)
-		b := w.acquireLater(t.Context(), w.semaphore("b", 1))
-		time.Sleep(time.Second)
+		a := w.waiter("a", 1)
+		b := w.waiter("b", 1)
 		for _, name := range w.Srv.Children(lockDir) {
 			if data, _, _ := w.Srv.Get(lockDir + "/" + name); string(data) == "b'a'" {
-				if err := w.Srv.Delete(lockDir + "/" + name); err != nil {
-					t.Fatal(err)
-				}
+				w.Must(w.Srv.Delete(lockDir + "/" + name))
 			}
 		}
 		time.Sleep(time.Minute)
 		w.wantZnodes(1, 2)
-		w.release(h)
-		<-b.done
+		w.Release(h)
+		<-b.Done
 		time.Sleep(time.Second)
-		if b.err != nil || a.ended() {
-			t.Fatalf("%v; a: %v", b.err, a.err)
+		if b.Err != nil || a.Ended() {
+			w.Fatalf("%v; a: %v", b.Err, a.Err)
 		}
-		w.release(b.held)
-		w.release(w.got(a))
+		w.Release(b.Value)
+		w.Release(a.Get(w))
 		w.wantZnodes(0, 0)
+	})
+}
+
+// The semaphore's znode is deleted just before a lease is made: it is created again, and we keep our place.
+func TestZnodeDeletedBeforeTheLease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.Steps(recipetest.Before(makesLease, func() { w.Check(w.Srv.Delete(path)) }))
+		h := w.acquire(w.semaphore("a", 2))
+		if w.Data(path) != "2" {
+			w.Errorf("the znode holds %q", w.Data(path))
+		}
+		w.wantZnodes(1, 0)
+		if _, stat, _ := w.Srv.Get(lockDir); stat.Cversion != 2 { // our contender was made and removed
+			w.Errorf("%d contenders were made or removed, want one of each", stat.Cversion)
+		}
+		w.Release(h)
 	})
 }
 
 // The semaphore's directory is deleted below a waiter.
 func TestDirectoryDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("holder", 1))
-		a := w.acquireLater(t.Context(), w.semaphore("a", 1))
-		time.Sleep(time.Second)
-		if err := w.Srv.Delete("/app"); err != nil {
-			t.Fatal(err)
-		}
-		w.ended(h, semaphore.ErrLost)
-		w.got(a)
+		a := w.waiter("a", 1)
+		w.Must(w.Srv.Delete("/app"))
+		w.Ended(h, semaphore.ErrLost)
+		a.Get(w)
 		if data, _, _ := w.Srv.Get(path); string(data) != "1" {
-			t.Errorf("the znode holds %q", data)
+			w.Errorf("the znode holds %q", data)
 		}
-		w.release(h)
-		w.release(a.held)
+		w.Release(h)
+		w.Release(a.Value)
 		w.wantZnodes(0, 0)
 	})
 }
 
 // The session ends while its semaphore waits: nothing hangs.
 func TestCallsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		w.Net.Refuse()
 		sem := w.semaphore("a", 1)
-		recipetest.EndWithTheirContext(t, path, map[string]func(context.Context) error{
+		recipetest.EndWithTheirContext(w, path, map[string]func(context.Context) error{
 			"Acquire":      func(ctx context.Context) error { _, err := sem.Acquire(ctx); return err },
 			"TryAcquire":   func(ctx context.Context) error { _, err := sem.TryAcquire(ctx); return err },
 			"LeaseHolders": func(ctx context.Context) error { _, err := sem.LeaseHolders(ctx); return err },
@@ -310,33 +286,49 @@ func TestCallsEnd(t *testing.T) {
 	})
 }
 
+// looksAtOwn matches a look at a lease.
+func looksAtOwn(r zktest.Request) bool {
+	return r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/")
+}
+
 // Trust ends just before the lease is handed out: no hold is given that is over.
 func TestTrustEndsJustBeforeTheHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("a")
-		inc, err := s.Incarnation(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		inc := w.Incarnation(s)
 		client := w.Net.Client("a")
-		looked := false
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpExists && strings.HasPrefix(r.Path, path+"/") && !looked {
-				looked = true
-				client.BlackHole(zktest.ToClient)
-			}
-			return zktest.Action{}
-		})
-		a := w.acquireLater(t.Context(), w.semaphoreIn(s, "a", 1))
+		w.Steps(recipetest.Before(looksAtOwn, func() { client.BlackHole(zktest.ToClient) }))
+		a := w.acquireLater(w.Context(), w.semaphoreIn(s, "a", 1))
 		<-inc.Context().Done()
 		client.Heal()
-		<-a.done
-		if a.err != nil || a.held.Context().Err() != nil || a.held.Incarnation() == inc {
-			t.Fatalf("%+v, %v", a.held, a.err)
+		<-a.Done
+		if a.Err != nil || a.Value.Context().Err() != nil || a.Value.Incarnation() == inc {
+			w.Fatalf("%+v, %v", a.Value, a.Err)
 		}
 		w.wantZnodes(1, 0)
-		w.release(a.held)
+		w.Release(a.Value)
+		w.wantZnodes(0, 0)
+	})
+}
+
+// Trust ends just before the lease is handed out, and the caller gives up before there is trust again: the lease is removed.
+func TestGivingUpJustBeforeTheHold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.Session("a")
+		inc := w.Incarnation(s)
+		client := w.Net.Client("a")
+		w.Steps(recipetest.Before(looksAtOwn, func() { client.BlackHole(zktest.ToClient) }))
+		ctx, giveUp := context.WithCancel(w.Context())
+		a := w.acquireLater(ctx, w.semaphoreIn(s, "a", 1))
+		<-inc.Context().Done()
+		w.wantZnodes(1, 1)
+		giveUp()
+		<-a.Done
+		client.Heal()
+		if !errors.Is(a.Err, context.Canceled) {
+			w.Errorf("got %v", a.Err)
+		}
+		time.Sleep(5 * time.Second)
 		w.wantZnodes(0, 0)
 	})
 }

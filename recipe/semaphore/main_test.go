@@ -28,9 +28,10 @@ const (
 // world has what tests of this package do.
 type world struct{ *recipetest.World }
 
-func newWorld(t *testing.T) *world {
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	return &world{recipetest.NewWorld(t)}
+	recipetest.InWorld(t, func(w *recipetest.World) { test(&world{w}) })
 }
 
 // semaphore returns a handle on the test's semaphore in a session of its own.
@@ -42,68 +43,28 @@ func (w *world) semaphore(name string, leases int) *semaphore.Semaphore {
 func (w *world) semaphoreIn(s *session.Session, identifier string, leases int) *semaphore.Semaphore {
 	w.Helper()
 	sem, err := semaphore.New(s, path, semaphore.Options{Identifier: identifier, MaxLeases: leases})
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	return sem
 }
 
 func (w *world) acquire(sem *semaphore.Semaphore) *semaphore.Held {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-	defer cancel()
-	h, err := sem.Acquire(ctx)
-	if err != nil {
-		w.Fatalf("acquire: %v", err)
-	}
-	recipetest.ReleaseLater(w, h)
-	return h
+	return recipetest.Acquire(w.World, sem.Acquire)
 }
 
 // acquiring is an Acquire that goes on in the background.
-type acquiring struct {
-	held *semaphore.Held
-	err  error
-	done chan struct{}
-}
-
-func (a *acquiring) ended() bool {
-	select {
-	case <-a.done:
-		return true
-	default:
-		return false
-	}
-}
+type acquiring = recipetest.Call[*semaphore.Held]
 
 func (w *world) acquireLater(ctx context.Context, sem *semaphore.Semaphore) *acquiring {
-	a := &acquiring{done: make(chan struct{})}
-	go func() {
-		defer close(a.done)
-		if a.held, a.err = sem.Acquire(ctx); a.err == nil {
-			recipetest.ReleaseLater(w, a.held)
-		}
-	}()
+	return recipetest.AcquireLater(ctx, w, sem.Acquire)
+}
+
+// waiter has another client wait for a lease.
+func (w *world) waiter(name string, leases int) *acquiring {
+	w.Helper()
+	a := w.acquireLater(w.Context(), w.semaphore(name, leases))
+	time.Sleep(time.Second)
 	return a
-}
-
-// got waits for a hold that is acquired in the background.
-func (w *world) got(a *acquiring) *semaphore.Held {
-	w.Helper()
-	<-a.done
-	if a.err != nil {
-		w.Fatal(a.err)
-	}
-	return a.held
-}
-
-func (w *world) release(h *semaphore.Held) {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-	defer cancel()
-	if err := h.Release(ctx); err != nil {
-		w.Errorf("release: %v", err)
-	}
 }
 
 // wantZnodes checks how many leases and how many contenders of the inner lock there are.
@@ -121,20 +82,12 @@ func (w *world) wantZnodes(leases, contenders int) {
 func (w *world) holders(sem *semaphore.Semaphore) string {
 	w.Helper()
 	list, err := sem.LeaseHolders(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.Must(err)
 	var names []string
 	for _, h := range list {
 		names = append(names, h.Identifier)
 	}
 	return strings.Join(names, " ")
-}
-
-// ended waits until a hold ends and checks its cause.
-func (w *world) ended(h *semaphore.Held, want error) {
-	w.Helper()
-	recipetest.Ended(w, h, time.Minute, want)
 }
 
 func is(op zktest.Op) func(zktest.Request) bool { return recipetest.Is(op) }

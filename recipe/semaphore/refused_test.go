@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
-	"github.com/kielgo/kiel/recipe"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -20,10 +19,9 @@ import (
 func TestLookIsRefusedAfterALostReply(t *testing.T) {
 	for _, look := range []zktest.Op{zktest.OpSync, zktest.OpExists} {
 		for _, giveUp := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				sem := w.semaphore("a", 1)
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, cancel := context.WithCancel(w.Context())
 				defer cancel()
 				lost, looks, deletes := false, 1, 3
 				w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -43,14 +41,14 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 					return zktest.Action{}
 				})
 				if _, err := sem.Acquire(ctx); !errors.Is(err, session.ErrNoAuth) && (!giveUp || !errors.Is(err, context.Canceled)) {
-					t.Errorf("%v: acquired: %v", look, err)
+					w.Errorf("%v: acquired: %v", look, err)
 				}
 				h := w.acquire(sem)
 				if looks > 0 || deletes > 0 {
-					t.Errorf("%v: %d looks and %d deletes were not refused", look, looks, deletes)
+					w.Errorf("%v: %d looks and %d deletes were not refused", look, looks, deletes)
 				}
 				w.wantZnodes(1, 0)
-				w.release(h)
+				w.Release(h)
 				w.wantZnodes(0, 0)
 			})
 		}
@@ -59,73 +57,60 @@ func TestLookIsRefusedAfterALostReply(t *testing.T) {
 
 // An ACL keeps us from reading the lease in the way: that hides whose it is, and nothing else.
 func TestUnreadableLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("holder", 1))
-		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
-			if r.Op == zktest.OpGetData && r.Path == h.Node() {
-				return zktest.Action{Err: zktest.ErrNoAuth}
-			}
-			return zktest.Action{}
-		})
+		w.Refuse(zktest.ErrNoAuth, func(r zktest.Request) bool { return r.Op == zktest.OpGetData && r.Path == h.Node() })
 		sem := w.semaphore("a", 1)
-		_, err := sem.TryAcquire(t.Context())
-		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
-			blocked.Blocker != h.Node() || blocked.Identifier != "" || blocked.Detail != "1 taken" {
-			t.Errorf("TryAcquire: %v", err)
+		_, err := sem.TryAcquire(w.Context())
+		if b := w.Blocked(err, semaphore.ErrNotAcquired); b.Blocker != h.Node() || b.Identifier != "" || b.Detail != "1 taken" {
+			w.Errorf("TryAcquire: %v", err)
 		}
-		list, err := sem.LeaseHolders(t.Context())
+		list, err := sem.LeaseHolders(w.Context())
 		if err != nil || len(list) != 1 || list[0].Node != h.Node() || list[0].Identifier != "" ||
 			list[0].Token != h.Token() {
-			t.Errorf("LeaseHolders: %+v, %v", list, err)
+			w.Errorf("LeaseHolders: %+v, %v", list, err)
 		}
-		a := w.acquireLater(t.Context(), sem)
+		a := w.acquireLater(w.Context(), sem)
 		time.Sleep(time.Minute)
-		if a.ended() {
-			t.Fatalf("did not wait: %v", a.err)
+		if a.Ended() {
+			w.Fatalf("did not wait: %v", a.Err)
 		}
-		w.release(h)
-		w.release(w.got(a))
+		w.Release(h)
+		w.Release(a.Get(w))
 	})
 }
 
 // A try does not wait for another call on its handle, though that waits.
 func TestTryBesideAcquire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("holder", 1))
 		sem := w.semaphore("a", 1)
-		a := w.acquireLater(t.Context(), sem)
+		a := w.acquireLater(w.Context(), sem)
 		time.Sleep(time.Second)
 		start := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		_, err := sem.TryAcquire(ctx)
-		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
-			blocked.Path != path || blocked.Blocker != "" || time.Since(start) > time.Second {
-			t.Errorf("after %v: %v", time.Since(start), err)
+		_, err := sem.TryAcquire(w.Within(time.Hour))
+		if b := w.Blocked(err, semaphore.ErrNotAcquired); b.Path != path || b.Blocker != "" || time.Since(start) > time.Second {
+			w.Errorf("after %v: %v", time.Since(start), err)
 		}
 		why := errors.New("enough")
-		short, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+		short, cancel := context.WithTimeoutCause(w.Context(), time.Second, why)
 		defer cancel()
 		_, err = sem.Acquire(short)
-		if _, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, why) ||
-			!strings.Contains(err.Error(), "this handle") {
-			t.Errorf("Acquire behind another: %v", err)
+		if w.Blocked(err, why); !strings.Contains(err.Error(), "this handle") {
+			w.Errorf("Acquire behind another: %v", err)
 		}
-		w.release(h)
-		<-a.done
-		if again, err := sem.TryAcquire(t.Context()); again != a.held || err != nil {
-			t.Errorf("%p, %v, want %p", again, err, a.held)
+		w.Release(h)
+		<-a.Done
+		if again, err := sem.TryAcquire(w.Context()); again != a.Value || err != nil {
+			w.Errorf("%p, %v, want %p", again, err, a.Value)
 		}
-		w.release(a.held)
+		w.Release(a.Value)
 	})
 }
 
 // The handle has its lease already, but the inner lock is not released yet: a try gets the lease.
 func TestTryWhileTheInnerLockIsReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		sem := w.semaphore("a", 1)
 		client, held := w.Net.Client("a"), false
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
@@ -135,68 +120,60 @@ func TestTryWhileTheInnerLockIsReleased(t *testing.T) {
 			}
 			return zktest.Action{}
 		})
-		a := w.acquireLater(t.Context(), sem)
+		a := w.acquireLater(w.Context(), sem)
 		synctest.Wait()
-		if a.ended() || !held {
-			t.Fatalf("nothing is tested: %v", a.err)
+		if a.Ended() || !held {
+			w.Fatalf("nothing is tested: %v", a.Err)
 		}
-		h, err := sem.TryAcquire(t.Context())
+		h, err := sem.TryAcquire(w.Context())
 		client.Heal()
-		<-a.done
-		if a.err != nil || err != nil || h != a.held {
-			t.Fatalf("%p, %v, want %p, %v", h, err, a.held, a.err)
+		<-a.Done
+		if a.Err != nil || err != nil || h != a.Value {
+			w.Fatalf("%p, %v, want %p, %v", h, err, a.Value, a.Err)
 		}
-		w.release(h)
+		w.Release(h)
 	})
 }
 
 // A lease was lost and is not released yet: a try says so at once, for the goroutine that tries may be the one that is to release
 // it.
 func TestTryWithALostLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		sem := w.semaphore("a", 1)
 		h := w.acquire(sem)
-		w.loseTrust("a", h.Incarnation())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+		w.LoseTrust("a", h.Incarnation())
+		ctx := w.Within(time.Hour)
 		start := time.Now()
 		_, err := sem.TryAcquire(ctx)
-		if blocked, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, semaphore.ErrNotAcquired) ||
-			blocked.Blocker != h.Node() || time.Since(start) > time.Second {
-			t.Errorf("after %v: %v", time.Since(start), err)
+		if b := w.Blocked(err, semaphore.ErrNotAcquired); b.Blocker != h.Node() || time.Since(start) > time.Second {
+			w.Errorf("after %v: %v", time.Since(start), err)
 		}
-		w.release(h)
-		again, err := sem.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.release(again)
+		w.Release(h)
+		again, err := sem.TryAcquire(w.Context())
+		w.Must(err)
+		w.Release(again)
 	})
 }
 
 // The context ends just when the inner lock was lost: that end is what is told.
 func TestContextEndsBesideALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		why := errors.New("enough")
-		ctx, cancel := context.WithCancelCause(t.Context())
+		ctx, cancel := context.WithCancelCause(w.Context())
 		defer cancel(nil)
 		removed := false
 		w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 			switch {
 			case !removed && makesLease(*r):
 				removed = true
-				if err := w.Srv.Delete(lockDir + "/" + w.Srv.Children(lockDir)[0]); err != nil {
-					t.Error(err)
-				}
+				w.Check(w.Srv.Delete(lockDir + "/" + w.Srv.Children(lockDir)[0]))
 			case removed && r.Op == zktest.OpDelete:
 				cancel(why)
 			}
 			return zktest.Action{}
 		})
 		if _, err := w.semaphore("a", 1).Acquire(ctx); !errors.Is(err, why) {
-			t.Errorf("got %v", err)
+			w.Errorf("got %v", err)
 		}
 		synctest.Wait()
 		w.wantZnodes(0, 0)
@@ -205,25 +182,24 @@ func TestContextEndsBesideALoss(t *testing.T) {
 
 // Valid says at once what the context says.
 func TestValid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		sem := w.semaphore("a", 1)
 		h := w.acquire(sem)
 		if !h.Valid() {
-			t.Error("a new hold")
+			w.Error("a new hold")
 		}
-		w.loseTrust("a", h.Incarnation())
+		w.LoseTrust("a", h.Incarnation())
 		if h.Valid() {
-			t.Error("after the end of trust")
+			w.Error("after the end of trust")
 		}
-		w.release(h)
+		w.Release(h)
 		h = w.acquire(sem)
 		if !h.Valid() {
-			t.Error("the next hold")
+			w.Error("the next hold")
 		}
-		w.release(h)
+		w.Release(h)
 		if h.Valid() {
-			t.Error("released")
+			w.Error("released")
 		}
 	})
 }
@@ -231,12 +207,11 @@ func TestValid(t *testing.T) {
 // Valid knows of the end of trust before the context does, and so does the handle's Held.
 func TestValidBeforeItsContextEnds(t *testing.T) {
 	for _, byHandle := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			recipetest.InvalidBeforeItsContextEnds(t, w.Net, func(s *session.Session) recipetest.Relied {
+		inWorld(t, func(w *world) {
+			recipetest.InvalidBeforeItsContextEnds(w, w.Net, func(s *session.Session) recipetest.Relied {
 				sem := w.semaphoreIn(s, "a", 1)
 				if sem.Held() {
-					t.Error("held before it is acquired")
+					w.Error("held before it is acquired")
 				}
 				h := w.acquire(sem)
 				if byHandle {
@@ -259,17 +234,15 @@ func (h handle) Valid() bool { return h.sem.Held() }
 
 // A lease that was released is not held.
 func TestHeldUntilReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sem := w.semaphore("a", 2)
-		other := w.semaphore("b", 2)
+	inWorld(t, func(w *world) {
+		sem, other := w.semaphore("a", 2), w.semaphore("b", 2)
 		h := w.acquire(sem)
 		if !sem.Held() || other.Held() {
-			t.Errorf("held: %v, by another: %v", sem.Held(), other.Held())
+			w.Errorf("held: %v, by another: %v", sem.Held(), other.Held())
 		}
-		w.release(h)
+		w.Release(h)
 		if sem.Held() {
-			t.Error("held after the release")
+			w.Error("held after the release")
 		}
 	})
 }

@@ -3,6 +3,7 @@ package semaphore_test
 import (
 	"context"
 	"errors"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/recipe"
+	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/recipe/semaphore"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
@@ -53,8 +55,7 @@ func TestZnodes(t *testing.T) {
 	lease := regexp.MustCompile(`^/app/sem/[0-9a-f]{32}$`)
 	contender := regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`)
 	for identifier, want := range printed {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			seen := ""
 			w.Srv.SetHook(func(r *zktest.Request) zktest.Action {
 				if makesLease(*r) {
@@ -69,22 +70,22 @@ func TestZnodes(t *testing.T) {
 			h := w.acquire(w.semaphoreIn(s, identifier, 3))
 			name, data, _ := strings.Cut(seen, " ")
 			if !contender.MatchString(name) || data != want {
-				t.Errorf("contender %q with %q, want %q", name, data, want)
+				w.Errorf("contender %q with %q, want %q", name, data, want)
 			}
 			got, stat, _ := w.Srv.Get(h.Node())
 			if !lease.MatchString(h.Node()) || got == nil || string(got) != identifier || stat.EphemeralOwner != w.ID(s) || h.Token() != stat.Czxid {
-				t.Errorf("lease %q: %#v, %+v, token %d", h.Node(), got, stat, h.Token())
+				w.Errorf("lease %q: %#v, %+v, token %d", h.Node(), got, stat, h.Token())
 			}
 			if data, stat, _ := w.Srv.Get(path); string(data) != "3" || stat.EphemeralOwner != 0 || stat.Version != 0 {
-				t.Errorf("semaphore: %q, %+v", data, stat)
+				w.Errorf("semaphore: %q, %+v", data, stat)
 			}
 			w.wantZnodes(1, 0)
-			w.release(h)
-			w.release(h) // a second time
-			w.ended(h, semaphore.ErrReleased)
+			w.Release(h)
+			w.Release(h) // a second time
+			w.Ended(h, semaphore.ErrReleased)
 			w.wantZnodes(0, 0)
 			if _, _, ok := w.Srv.Get(lockDir); !ok {
-				t.Error("the lock's directory was deleted")
+				w.Error("the lock's directory was deleted")
 			}
 		})
 	}
@@ -92,72 +93,61 @@ func TestZnodes(t *testing.T) {
 
 // kazoo's test_basic and test_lock_one: with one lease the second waits.
 func TestLockOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("one", 0))
-		two := w.acquireLater(t.Context(), w.semaphore("two", 1))
+		two := w.acquireLater(w.Context(), w.semaphore("two", 1))
 		time.Sleep(time.Minute)
-		if two.ended() {
-			t.Fatalf("two has a lease or gave up: %v", two.err)
+		if two.Ended() {
+			w.Fatalf("two has a lease or gave up: %v", two.Err)
 		}
 		w.wantZnodes(1, 1)
-		w.release(h)
-		w.got(two)
+		w.Release(h)
+		two.Get(w)
 		w.wantZnodes(1, 0)
-		w.release(two.held)
+		w.Release(two.Value)
 		w.wantZnodes(0, 0)
 	})
 }
 
 // kazoo's test_non_blocking.
 func TestNonBlocking(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		one, two, three := w.semaphore("sem1", 2), w.semaphore("sem2", 2), w.semaphore("sem3", 2)
-		h, err := one.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		h2, err := two.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = three.TryAcquire(t.Context())
+		h, err := one.TryAcquire(w.Context())
+		w.Must(err)
+		h2, err := two.TryAcquire(w.Context())
+		w.Must(err)
+		_, err = three.TryAcquire(w.Context())
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Detail != "2 taken" || blocked.Path != path ||
 			blocked.Blocker != h.Node() && blocked.Blocker != h2.Node() || !strings.HasPrefix(blocked.Identifier, "sem") {
-			t.Errorf("got %v (%+v)", err, blocked)
+			w.Errorf("got %v (%+v)", err, blocked)
 		}
 		w.wantZnodes(2, 0)
 		if list := w.holders(three); list != "sem1 sem2" && list != "sem2 sem1" {
-			t.Errorf("holders %q", list)
+			w.Errorf("holders %q", list)
 		}
-		w.release(h)
-		h, err = three.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.Release(h)
+		h, err = three.TryAcquire(w.Context())
+		w.Must(err)
 		if list := w.holders(one); list != "sem2 sem3" && list != "sem3 sem2" {
-			t.Errorf("holders %q", list)
+			w.Errorf("holders %q", list)
 		}
-		w.release(h)
-		w.release(h2)
+		w.Release(h)
+		w.Release(h2)
 		w.wantZnodes(0, 0)
 	})
 }
 
 // A try fails also when somebody else is in front at the inner lock, as in kazoo.
 func TestTryBehindAWaiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		contender := lockDir + "/514e5a831836450cb1a56c741e990fd8__lock__0000000000"
-		if err := w.Srv.Create(contender, []byte("b'p'")); err != nil {
-			t.Fatal(err)
-		}
-		_, err := w.semaphore("a", 2).TryAcquire(t.Context())
+		w.Must(w.Srv.Create(contender, []byte("b'p'")))
+		_, err := w.semaphore("a", 2).TryAcquire(w.Context())
 		blocked, ok := errors.AsType[*recipe.BlockedError](err)
 		if !errors.Is(err, semaphore.ErrNotAcquired) || !ok || blocked.Blocker != contender || blocked.Identifier != "b'p'" || blocked.Detail != "1 ahead" {
-			t.Errorf("got %v (%+v)", err, blocked)
+			w.Errorf("got %v (%+v)", err, blocked)
 		}
 		w.wantZnodes(0, 1)
 	})
@@ -165,80 +155,77 @@ func TestTryBehindAWaiter(t *testing.T) {
 
 // kazoo's test_holders.
 func TestHolders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		s := w.Session("a")
 		sem := w.semaphoreIn(s, "sem1", 1)
 		if got := sem.Identifier(); got != "sem1" {
-			t.Errorf("identifier %q", got)
+			w.Errorf("identifier %q", got)
 		}
 		if list := w.holders(sem); list != "" {
-			t.Errorf("holders %q", list)
+			w.Errorf("holders %q", list)
 		}
 		if _, _, ok := w.Srv.Get("/app"); ok {
-			t.Error("looking created something")
+			w.Error("looking created something")
 		}
 		h := w.acquire(sem)
-		list, err := sem.LeaseHolders(t.Context())
+		list, err := sem.LeaseHolders(w.Context())
 		if err != nil || len(list) != 1 || list[0].Identifier != "sem1" || list[0].Node != h.Node() || list[0].Token != h.Token() ||
 			list[0].Session != w.ID(s) || time.Since(list[0].Since) > time.Minute {
-			t.Errorf("%+v, %v", list, err)
+			w.Errorf("%+v, %v", list, err)
 		}
 	})
 }
 
 // kazoo's test_semaphore_cancel and test_acquire_after_cancelled: who gives up leaves nothing behind, and may come again.
 func TestSemaphoreCancel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("sem1", 1))
 		sem := w.semaphore("sem2", 1)
 		why := errors.New("cancelled")
-		ctx, cancel := context.WithCancelCause(t.Context())
+		ctx, cancel := context.WithCancelCause(w.Context())
 		a := w.acquireLater(ctx, sem)
 		b := w.acquireLater(ctx, w.semaphore("sem3", 1))
 		time.Sleep(time.Second)
 		w.wantZnodes(1, 2)
 		cancel(why)
-		<-a.done
-		<-b.done
-		for _, err := range []error{a.err, b.err} {
+		<-a.Done
+		<-b.Done
+		for _, err := range []error{a.Err, b.Err} {
 			if _, ok := errors.AsType[*recipe.BlockedError](err); !ok || !errors.Is(err, why) {
-				t.Errorf("got %v", err)
+				w.Errorf("got %v", err)
 			}
 		}
 		synctest.Wait()
 		w.wantZnodes(1, 0)
-		w.release(h)
-		w.release(w.acquire(sem))
+		w.Release(h)
+		w.Release(w.acquire(sem))
 		w.wantZnodes(0, 0)
 	})
 }
 
 // kazoo's test_multiple_acquire_and_release: a handle has one lease, however often it is acquired.
 func TestMultipleAcquireAndRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		sem := w.semaphore("a", 2)
 		h, again := w.acquire(sem), w.acquire(sem)
-		third, err := sem.TryAcquire(t.Context())
+		third, err := sem.TryAcquire(w.Context())
 		if again != h || third != h || err != nil {
-			t.Errorf("%p, %p, %p, %v", h, again, third, err)
+			w.Errorf("%p, %p, %p, %v", h, again, third, err)
 		}
 		w.wantZnodes(1, 0)
-		w.release(h)
+		w.Release(h)
 		w.wantZnodes(0, 0)
 		if h.Context().Err() == nil {
-			t.Error("the lease goes on")
+			w.Error("the lease goes on")
 		}
 		// test_reacquire
 		next := w.acquire(sem)
 		if next == h || next.Token() <= h.Token() || next.Context().Err() != nil {
-			t.Errorf("token %d after %d", next.Token(), h.Token())
+			w.Errorf("token %d after %d", next.Token(), h.Token())
 		}
-		w.release(h) // the old one, which touches nothing of the new one
+		w.Release(h) // the old one, which touches nothing of the new one
 		w.wantZnodes(1, 0)
-		w.release(next)
+		w.Release(next)
 	})
 }
 
@@ -247,47 +234,43 @@ func TestInconsistentMaxLeases(t *testing.T) {
 	for data, want := range map[string]error{
 		"2": semaphore.ErrMaxLeases, " 1\n": nil, "1": nil, "0001": nil, "a$": nil, "99999999999999999999": semaphore.ErrMaxLeases, "": nil,
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			if err := w.Srv.Create(path, []byte(data)); err != nil {
-				t.Fatal(err)
-			}
+		inWorld(t, func(w *world) {
+			w.Must(w.Srv.Create(path, []byte(data)))
 			sem := w.semaphore("a", 1)
-			h, err := sem.TryAcquire(t.Context())
+			h, err := sem.TryAcquire(w.Context())
 			if !errors.Is(err, want) {
-				t.Errorf("%q: got %v, want %v", data, err, want)
+				w.Errorf("%q: got %v, want %v", data, err, want)
 			}
 			after, stat, _ := w.Srv.Get(path)
 			if data != "" && (string(after) != data || stat.Version != 0) || data == "" && string(after) != "1" {
-				t.Errorf("%q was made %q, version %d", data, after, stat.Version)
+				w.Errorf("%q was made %q, version %d", data, after, stat.Version)
 			}
 			if err != nil {
 				w.wantZnodes(0, 0)
 				return
 			}
-			if _, err := w.semaphore("b", 1).TryAcquire(t.Context()); !errors.Is(err, semaphore.ErrNotAcquired) {
-				t.Errorf("%q: a second lease: %v", data, err)
+			if _, err := w.semaphore("b", 1).TryAcquire(w.Context()); !errors.Is(err, semaphore.ErrNotAcquired) {
+				w.Errorf("%q: a second lease: %v", data, err)
 			}
-			w.release(h)
+			w.Release(h)
 		})
 	}
 }
 
 // kazoo's test_semaphore_timeout; the time is that of the whole call.
 func TestTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		h := w.acquire(w.semaphore("sem1", 1))
 		for _, d := range []time.Duration{500 * time.Millisecond, 40 * time.Second} {
-			ctx, cancel := context.WithTimeout(t.Context(), d)
+			ctx, cancel := context.WithTimeout(w.Context(), d)
 			start := time.Now()
 			_, err := w.semaphore("sem2", 1).Acquire(ctx)
 			blocked, ok := errors.AsType[*recipe.BlockedError](err)
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != d {
-				t.Errorf("%v after %v", err, time.Since(start))
+				w.Errorf("%v after %v", err, time.Since(start))
 			}
 			if !ok || blocked.Blocker != h.Node() || blocked.Identifier != "sem1" || blocked.Detail != "1 taken" || !strings.Contains(err.Error(), h.Node()) {
-				t.Errorf("got %v (%+v)", err, blocked)
+				w.Errorf("got %v (%+v)", err, blocked)
 			}
 			cancel()
 		}
@@ -296,24 +279,29 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+// The sequence numbers of the inner lock have come to their end.
+func TestNumbersAtTheirEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.Must(errors.Join(w.Srv.Create(lockDir, nil), w.Srv.SetCreates(lockDir, math.MaxInt32)))
+		if _, err := w.semaphore("a", 1).Acquire(w.Context()); !errors.Is(err, lock.ErrSequenceExhausted) {
+			w.Errorf("got %v", err)
+		}
+		w.wantZnodes(0, 0)
+	})
+}
+
 // Children of any name count as leases, as in kazoo.
 func TestForeignChildrenCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		if err := w.Srv.Create(path+"/foreign", nil); err != nil {
-			t.Fatal(err)
-		}
+	inWorld(t, func(w *world) {
+		w.Must(w.Srv.Create(path+"/foreign", nil))
 		h := w.acquire(w.semaphore("a", 2))
-		b := w.acquireLater(t.Context(), w.semaphore("b", 2))
-		time.Sleep(time.Second)
-		if b.ended() {
-			t.Fatalf("three leases of two: %v", b.err)
+		b := w.waiter("b", 2)
+		if b.Ended() {
+			w.Fatalf("three leases of two: %v", b.Err)
 		}
-		if err := w.Srv.Delete(path + "/foreign"); err != nil {
-			t.Fatal(err)
-		}
-		w.got(b)
-		w.release(h)
-		w.release(b.held)
+		w.Must(w.Srv.Delete(path + "/foreign"))
+		b.Get(w)
+		w.Release(h)
+		w.Release(b.Value)
 	})
 }

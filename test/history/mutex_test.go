@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"github.com/kielgo/kiel/recipe/election"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -29,6 +30,7 @@ type mutex struct {
 
 	hist    *history
 	clients []acquirer
+	sharing atomic.Int64 // how many shared holds there are
 }
 
 // newMutex makes a subject of what the clients' acquirers acquire.
@@ -50,6 +52,12 @@ func (m *mutex) step(ctx context.Context, rng *rand.Rand, client int) {
 	if h == nil {
 		m.pause(m.upTo(rng, 700))
 		return
+	}
+	if g.shared {
+		if m.sharing.Add(1) > 1 {
+			m.hist.count("beside another")
+		}
+		defer m.sharing.Add(-1)
 	}
 	for range 1 + rng.IntN(3) {
 		if m.sabotaged {
@@ -129,20 +137,28 @@ func lockAcquirer(l *lock.Lock, shared bool) acquirer {
 	}
 }
 
+// shareHandles has another goroutine use the handle of every other client.
+func (s *subject) shareHandles() *subject {
+	for i := 1; i < len(s.steps); i += 2 {
+		s.shared = append(s.shared, s.steps[i])
+	}
+	return s
+}
+
 func newLocks(r *run) *subject {
 	return newMutex(r, 1, true, func(_ int, s *session.Session) acquirer {
 		return lockAcquirer(must(lock.New(s, r.path+"/lock", lock.Options{})), false)
-	})
+	}).shareHandles()
 }
 
-// newReadWriteLocks has two readers, the others write.
+// newReadWriteLocks has two readers, the others write. Contenders of every other client outlive its sessions.
 func newReadWriteLocks(r *run) *subject {
 	return newMutex(r, room, false, func(i int, s *session.Session) acquirer {
 		if i < 2 {
-			return lockAcquirer(must(lock.NewRead(s, r.path+"/rwlock", lock.Options{})), true)
+			return lockAcquirer(must(lock.NewRead(s, r.path+"/rwlock", lock.Options{Persistent: i%2 == 1})), true)
 		}
-		return lockAcquirer(must(lock.NewWrite(s, r.path+"/rwlock", lock.Options{})), false)
-	})
+		return lockAcquirer(must(lock.NewWrite(s, r.path+"/rwlock", lock.Options{Persistent: i%2 == 1})), false)
+	}).shareHandles()
 }
 
 func newSemaphores(r *run) *subject {

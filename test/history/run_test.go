@@ -29,6 +29,7 @@ type subject struct {
 	hist   *history
 	model  porcupine.Model
 	steps  []func(ctx context.Context, rng *rand.Rand) // one of each client: it does something with it
+	shared []func(ctx context.Context, rng *rand.Rand) // some of them once more: a second goroutine of the client takes it
 	settle func(ctx context.Context)                   // when all is well again: all must work, and what is left is fetched
 
 	// resolve says what became of operations whose outcome was not known; see the package's documentation.

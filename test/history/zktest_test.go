@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -196,6 +197,17 @@ func (w *world) special(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
+// left returns what nobody needs any more, after a while in which it could be removed: contenders, and what sessions own.
+func (w *world) left() (left []string) {
+	time.Sleep(time.Minute)
+	for line := range strings.Lines(w.srv.Dump()) {
+		if strings.Contains(line, "lock__") && !strings.Contains(line, "-__lock__ ") || strings.Contains(line, " owner=") {
+			left = append(left, line)
+		}
+	}
+	return left
+}
+
 // leastFaults is how many a run has.
 const leastFaults = 8
 
@@ -218,7 +230,7 @@ func inMemory(t *testing.T, seed uint64, what recipe, h harm) (*subject, int) {
 		faulty, stop := context.WithTimeout(t.Context(), longest)
 		defer stop()
 		var wg sync.WaitGroup
-		for i, step := range s.steps {
+		for i, step := range slices.Concat(s.steps, s.shared) {
 			random := rand.New(rand.NewPCG(seed, uint64(1+i)))
 			wg.Go(func() {
 				for faulty.Err() == nil && (s.hist.len() < least || w.faults.Load() < leastFaults) {
@@ -232,6 +244,9 @@ func inMemory(t *testing.T, seed uint64, what recipe, h harm) (*subject, int) {
 		within, cancel := context.WithTimeout(t.Context(), longest)
 		defer cancel()
 		s.settle(within)
+		if left := w.left(); len(left) > 0 && !h.sabotaged {
+			s.hist.fault("left when all is over: %q", left)
+		}
 		faults = int(w.faults.Load())
 	})
 	return s, faults
@@ -280,6 +295,7 @@ func TestHistories(t *testing.T) {
 	for _, name := range []string{"lock", "read/write lock", "election", "semaphore", "locking queue", "lease", "multi lease"} {
 		total.reached(t, name+": acquired", name+": ended by itself")
 	}
+	total.reached(t, "read/write lock: beside another", "semaphore: beside another")
 	total.reached(t, "queue: uncertain put", "queue: uncertain get", "queue: empty", "queue with priorities: uncertain get",
 		"locking queue: uncertain put", "locking queue: uncertain consume",
 		"counter: uncertain change", "counter of ones: uncertain change", "lease: attempt", "lease: refused", "lease: renewed",

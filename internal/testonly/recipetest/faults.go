@@ -3,7 +3,6 @@ package recipetest
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -46,54 +45,4 @@ func LoseTrust(tb testing.TB, link *zktest.Client, inc *session.Incarnation) {
 		tb.Fatalf("the incarnation ended with %v, not with ErrTrustLost", cause)
 	}
 	link.Heal()
-}
-
-// Trouble makes random faults. It belongs in a bubble.
-type Trouble struct {
-	Server  *zktest.Server
-	Network *zktest.Network
-	Clients []string // the clients whose links fail
-	Seed    uint64   // the seed of the random choices
-
-	Pause  time.Duration                 // the longest time between two faults
-	Delay  time.Duration                 // the longest delay of a slow link
-	Losses int                           // the most replies that are lost in a row
-	Lose   []func(r zktest.Request) bool // predicates of requests; each loss takes one of them
-	More   []func(random *rand.Rand)     // more faults
-}
-
-// Until makes faults until the context ends, and then ends all faults.
-func (t *Trouble) Until(ctx context.Context) {
-	random := rand.New(rand.NewPCG(t.Seed, 1<<63))
-	kinds := append([]func(*rand.Rand){
-		func(*rand.Rand) { t.one(random).Cut() },
-		func(*rand.Rand) { t.one(random).BlackHole(zktest.Direction(1 + random.IntN(3))) },
-		func(*rand.Rand) { t.one(random).Delay(upTo(random, t.Delay)) },
-		func(*rand.Rand) { t.Server.LoseReply(1+random.IntN(t.Losses), t.Lose[random.IntN(len(t.Lose))]) },
-		func(*rand.Rand) { t.one(random).Heal() },
-		func(*rand.Rand) { t.heal() },
-	}, t.More...)
-	for ctx.Err() == nil {
-		<-time.After(upTo(random, t.Pause))
-		kinds[random.IntN(len(kinds))](random)
-	}
-	t.Server.LoseReply(0, nil)
-	t.heal()
-}
-
-// one returns a client at random.
-func (t *Trouble) one(random *rand.Rand) *zktest.Client {
-	return t.Network.Client(t.Clients[random.IntN(len(t.Clients))])
-}
-
-// heal ends the faults of all links.
-func (t *Trouble) heal() {
-	for _, name := range t.Clients {
-		t.Network.Client(name).Heal()
-	}
-}
-
-// upTo returns a random time of less than d, in whole milliseconds.
-func upTo(random *rand.Rand, d time.Duration) time.Duration {
-	return time.Duration(random.IntN(int(d/time.Millisecond))) * time.Millisecond
 }

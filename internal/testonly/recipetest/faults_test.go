@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/kielgo/kiel/internal/testonly/recipetest"
 	"github.com/kielgo/kiel/recipe"
@@ -69,36 +67,6 @@ func TestLoseTrust(t *testing.T) {
 		recipetest.LoseTrust(t, nw.Client("a"), inc)
 		if inc.Trusted() || recipetest.ID(t, s) != id {
 			t.Errorf("trusted: %v, id %#x, want %#x", inc.Trusted(), recipetest.ID(t, s), id)
-		}
-	})
-}
-
-// Trouble ends with the context, and what else may happen does.
-func TestTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv, nw := zktest.StartVirtual(t, zktest.Options{})
-		s := recipetest.Session(t, nw, "a")
-		id := recipetest.ID(t, s)
-		more := 0
-		trouble := recipetest.Trouble{
-			Server: srv, Network: nw, Clients: []string{"a"}, Seed: 1, Pause: time.Second, Delay: time.Second,
-			Losses: 1, Lose: []func(zktest.Request) bool{recipetest.Is(zktest.OpPing)},
-			More: []func(*rand.Rand){func(*rand.Rand) { more++ }},
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		start := time.Now()
-		trouble.Until(ctx)
-		if d := time.Since(start); d < 10*time.Minute || d > 10*time.Minute+time.Second || more < 50 {
-			t.Errorf("%d more faults in %v", more, d)
-		}
-		if recipetest.ID(t, s) == id {
-			t.Error("ten minutes of trouble, and the session is the same")
-		}
-		time.Sleep(time.Minute)
-		id = recipetest.ID(t, s)
-		if time.Sleep(time.Hour); recipetest.ID(t, s) != id {
-			t.Error("trouble goes on")
 		}
 	})
 }

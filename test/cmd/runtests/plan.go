@@ -119,6 +119,11 @@ func testPlan(timeout time.Duration) plan {
 					name: "pure", packages: append([]string{groups, history, allocfn, "test/stack/idle"}, tools...), shuffle: true, timeout: timeout,
 					why: "what else needs no race detector, or measures memory, which it takes",
 				},
+				{
+					name: "history-race", packages: []string{history}, more: true, race: true, timeout: timeout,
+					flags: []string{"-run=^TestHistories$"}, args: []string{"-runs=33"},
+					why: "the recipes' clients under faults, each recipe three times",
+				},
 				{name: "concurrent", packages: []string{allocfn}, more: true, race: true, timeout: timeout, flags: []string{"-run=Concurrent"}, why: "what runs at the same time"},
 				{name: "raced", packages: []string{groups}, more: true, race: true, timeout: timeout, flags: []string{"-run=" + raced}, why: "what runs at the same time in a group"},
 				{name: "norace", packages: []string{"test/stack", "ownership", "party", "session", "allocator", "consumer/inspect"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
