@@ -207,6 +207,20 @@ func TestKazooPartyForeignChildren(t *testing.T) {
 	})
 }
 
+// Two of one identifier are two members, and neither leaves for the other.
+func TestKazooPartyOfOneIdentifier(t *testing.T) {
+	bothKinds(t, func(w *world, in func(*session.Session, string) crowd) {
+		one, two := in(w.session("a"), "same"), in(w.session("b"), "same")
+		must(w, one.Join(w.Context()))
+		must(w, two.Join(w.Context()))
+		wantMembers(w, one, "same", "same")
+		must(w, one.Leave(w.Context()))
+		wantMembers(w, two, "same")
+		must(w, two.Leave(w.Context()))
+		wantMembers(w, two)
+	})
+}
+
 func TestNewKazooPartyRefuses(t *testing.T) {
 	s, err := session.New([]string{"zk:2181"}, session.Options{})
 	must(t, err)

@@ -27,7 +27,9 @@ func private() map[string]string {
 	}
 }
 
-// different are kazoo's tests that fail with the recipes of this library, and why. Package kazoo has cases in their place.
+// different are kazoo's tests that fail with the recipes of this library, and why. In the place of these and of the private ones
+// there are tests of the recipes: lock.TestForeignChildrenAreIgnored, barrier.TestBarrierExistingParentNode and
+// TestBarrierExistingNode, partitioner.TestConnectionLoss and both named TestRaceConditionNewPartitioner….
 func different() map[string]string {
 	const barriers = "test_barrier.KazooDoubleBarrierTests."
 	return map[string]string{
