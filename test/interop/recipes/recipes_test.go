@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -14,51 +12,8 @@ import (
 	"github.com/kielgo/kiel/party"
 	"github.com/kielgo/kiel/recipe/barrier"
 	"github.com/kielgo/kiel/recipe/counter"
-	"github.com/kielgo/kiel/recipe/election"
-	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/test/wait"
 )
-
-// Both languages write the same number with the same bytes, and read each other's.
-func TestCounterBytes(t *testing.T) {
-	r := newRig(t)
-	ctx := t.Context()
-	huge := "123456789012345678901234567890"
-	for i, n := range []string{"0", "1", "-1", "9223372036854775807", huge, "-" + huge} {
-		ours, theirs := fmt.Sprintf("/big/go%d", i), fmt.Sprintf("/big/py%d", i)
-		c, err := counter.NewBig(r.s, ours, counter.Options[*big.Int]{})
-		r.must(err)
-		value, _ := new(big.Int).SetString(n, 10)
-		_, err = c.Add(ctx, value)
-		r.must(err)
-		name := "big" + n
-		r.py.do(request{Object: name, Make: "Counter", Args: []any{theirs}})
-		r.py.do(request{Object: name, Call: "__add__", Args: []any{value}})
-		r.same(ours, theirs)
-		r.py.do(request{Object: "theirs", Make: "Counter", Args: []any{ours}})
-		r.want(r.py.do(request{Object: "theirs", Get: "value"}), n)
-	}
-	for i, n := range []float64{0.5, -0.1, 1e15, 1e16, 1e22, 123456.75, 1e-4, 1e-5, 5e-324, math.MaxFloat64} {
-		ours, theirs := fmt.Sprintf("/float/go%d", i), fmt.Sprintf("/float/py%d", i)
-		c, err := counter.NewFloat(r.s, ours, counter.Options[float64]{})
-		r.must(err)
-		_, err = c.Add(ctx, n)
-		r.must(err)
-		r.py.do(request{Object: "f", Make: "Counter", Args: []any{theirs}, Kwargs: map[string]any{"default": pythonFloat(0)}})
-		r.py.do(request{Object: "f", Call: "__add__", Args: []any{pythonFloat(n)}})
-		r.same(ours, theirs)
-	}
-	for i, n := range []int32{0, 1, -2, math.MaxInt32, math.MinInt32} {
-		ours, theirs := fmt.Sprintf("/curator/go%d", i), fmt.Sprintf("/curator/py%d", i)
-		c, err := counter.NewCurator(r.s, ours, counter.Options[int32]{})
-		r.must(err)
-		_, err = c.Add(ctx, n)
-		r.must(err)
-		r.py.do(request{Object: "n", Make: "Counter", Args: []any{theirs}, Kwargs: map[string]any{"support_curator": true}})
-		r.py.do(request{Object: "n", Call: "__add__", Args: []any{n}})
-		r.same(ours, theirs)
-	}
-}
 
 // pythonFloat is written in such a way that Python reads a float.
 type pythonFloat float64
@@ -134,30 +89,6 @@ func (r *rig) pass(f func(ctx context.Context) error) error {
 	return nil
 }
 
-// Members of both languages cross a double barrier together, in and out, again and again.
-func TestDoubleBarrier(t *testing.T) {
-	r := newRig(t)
-	const path, rounds = "/double", 5
-	r.py.do(request{Object: "d", Make: "DoubleBarrier", Args: []any{path, 2}, Kwargs: map[string]any{"identifier": "python"}})
-	for round := range rounds {
-		d, err := barrier.NewDouble(r.s, path, 2, barrier.DoubleOptions{Identifier: "go"})
-		r.must(err)
-		entered := r.py.later(request{Object: "d", Call: "enter"})
-		m, err := d.Enter(t.Context())
-		r.must(err)
-		_, err = entered()
-		r.must(err)
-		if round == 0 {
-			r.want(r.tree(path), " p \"\"\n/<guid> e \"go\"\n/<guid> e \"python\"\n/ready p \"\"")
-		}
-		left := r.py.later(request{Object: "d", Call: "leave"})
-		r.must(m.Leave(t.Context()))
-		_, err = left()
-		r.must(err)
-		r.want(r.tree(path), ` p ""`)
-	}
-}
-
 // Each language lists the other's members, of both kinds of parties.
 func TestParties(t *testing.T) {
 	r := newRig(t)
@@ -203,94 +134,4 @@ func TestParties(t *testing.T) {
 			r.want(fmt.Sprint(all), "[]")
 		})
 	}
-}
-
-// Readers of both languages read together, and a writer of either waits for them and keeps them out.
-func TestReadersAndWriters(t *testing.T) {
-	r := newRig(t)
-	const path = "/rw"
-	ctx := t.Context()
-	read, err := lock.NewRead(r.s, path, lock.Options{Identifier: "go reads"})
-	r.must(err)
-	write, err := lock.NewWrite(r.s, path, lock.Options{Identifier: "go writes"})
-	r.must(err)
-	r.py.do(request{Object: "read", Make: "ReadLock", Args: []any{path, "python reads"}})
-	r.py.do(request{Object: "write", Make: "WriteLock", Args: []any{path, "python writes"}})
-
-	held, err := read.Acquire(ctx)
-	r.must(err)
-	r.want(r.py.do(request{Object: "read", Call: "acquire"}), "true")
-	r.want(r.tree(path), " p \"\"\n/<guid>__rlock__<sequence> e \"go reads\"\n/<guid>__rlock__<sequence> e \"python reads\"")
-	if _, err := write.TryAcquire(ctx); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("a writer beside readers: %v", err)
-	}
-	r.want(r.py.do(request{Object: "write", Call: "acquire", Args: []any{false}}), "false")
-
-	done := make(chan error, 1)
-	var writing *lock.Held
-	go func() {
-		var err error
-		writing, err = write.Acquire(ctx)
-		done <- err
-	}()
-	wait.Until(t, 20*time.Second, func() bool { return strings.Contains(r.tree(path), "go writes") }, func() string { return "a writer waits" })
-	// A reader that comes after a writer waits behind it.
-	if _, err := read.TryAcquire(ctx); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("a reader passed a writer: %v", err)
-	}
-	r.must(held.Release(ctx))
-	r.py.do(request{Object: "read", Call: "release"})
-	r.must(<-done)
-	r.want(r.py.do(request{Object: "read", Call: "acquire", Args: []any{false}}), "false")
-	acquired := r.py.later(request{Object: "write", Call: "acquire"})
-	wait.Until(t, 20*time.Second, func() bool { return strings.Contains(r.tree(path), "python writes") }, func() string { return "Python waits" })
-	if !writing.Valid() {
-		t.Error("the writer lost its lock")
-	}
-	r.must(writing.Release(ctx))
-	got, err := acquired()
-	r.must(err)
-	r.want(got, "true")
-	if _, err := read.TryAcquire(ctx); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("a reader beside Python's writer: %v", err)
-	}
-	r.py.do(request{Object: "write", Call: "release"})
-	held, err = read.TryAcquire(ctx)
-	r.must(err)
-	r.must(held.Release(ctx))
-	r.want(r.tree(path), ` p ""`)
-}
-
-// Candidates of both languages stand in one line, and lead one after the other.
-func TestElection(t *testing.T) {
-	r := newRig(t)
-	const path = "/election"
-	e, err := election.New(r.s, path, election.Options{Identifier: "go"})
-	r.must(err)
-	r.py.do(request{Object: "lock", Make: "Lock", Args: []any{path, "python leads"}}) // what its Election stands on
-	r.py.do(request{Object: "election", Make: "Election", Args: []any{path, "python"}})
-	r.want(r.py.do(request{Object: "lock", Call: "acquire"}), "true")
-	led, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		done <- e.Run(t.Context(), func(context.Context) error {
-			close(led)
-			<-end
-			return nil
-		})
-	}()
-	wait.Until(t, 20*time.Second, func() bool {
-		return r.py.do(request{Object: "election", Call: "contenders"}) == "[python leads go]"
-	}, func() string { return "Go waits behind Python" })
-	select {
-	case <-led:
-		t.Error("two lead")
-	default:
-	}
-	r.py.do(request{Object: "lock", Call: "release"})
-	<-led
-	r.want(r.py.do(request{Object: "election", Call: "contenders"}), "[go]")
-	r.want(r.py.do(request{Object: "lock", Call: "acquire", Args: []any{false}}), "false")
-	close(end)
-	r.must(<-done)
-	r.want(r.py.do(request{Object: "lock", Call: "acquire", Args: []any{false}}), "true")
 }

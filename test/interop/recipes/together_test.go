@@ -205,7 +205,7 @@ func TestLockingQueueOfPython(t *testing.T) {
 	r.want(r.py.do(request{Object: "q", Call: "get", Args: []any{0}}), "<nil>")
 }
 
-// Two members of each language go into a double barrier together, and out together.
+// Two members of each language go into a double barrier together, and out together, again and again.
 func TestDoubleBarrierOfFour(t *testing.T) {
 	r := newRig(t)
 	const path = "/four"
@@ -252,11 +252,13 @@ func TestDoubleBarrierOfFour(t *testing.T) {
 			r.must(<-through)
 		}
 	}
-	together("in", func(m member) error { return m.enter() }, func(came int) bool { return r.count(path) == came })
-	r.want(fmt.Sprint(r.count(path)), "5") // with ready
-	// The first by name stands until the others have left.
-	together("out", func(m member) error { return m.leave() }, func(left int) bool { return r.count(path) <= 5-left })
-	r.want(fmt.Sprint(r.count(path)), "0")
+	for range 3 {
+		together("in", func(m member) error { return m.enter() }, func(came int) bool { return r.count(path) == came })
+		r.want(fmt.Sprint(r.count(path)), "5") // with ready
+		// The first by name stands until the others have left.
+		together("out", func(m member) error { return m.leave() }, func(left int) bool { return r.count(path) <= 5-left })
+		r.want(fmt.Sprint(r.count(path)), "0")
+	}
 }
 
 // count returns how many children a znode has.
