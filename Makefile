@@ -77,7 +77,7 @@ fix: ## modernize and format the code
 	@for module in $(MODULES); do (cd $$module && go fix ./... && $(GOLANGCI_LINT) fmt ./...); done
 
 .PHONY: bench
-bench: setup ## Go benchmarks, then hand-overs and claims on real servers, ROUNDS=20 times
+bench: setup ## Go benchmarks, then hand-overs and other figures on real servers, ROUNDS=20 times
 	@go test -run='^$$' -bench=. -benchmem ./... ./test/bench/functions
 	@go test -v -timeout=0 ./test/bench -rounds=$(ROUNDS) | grep -v '^=== RUN'
 

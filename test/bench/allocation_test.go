@@ -54,9 +54,7 @@ func TestAllocationTimes(t *testing.T) {
 	}
 	t.Logf("%+v\n%s", file.Machine, &table)
 	if *keep {
-		if err := functions.Write("testdata", &file, nil); err != nil {
-			t.Fatal(err)
-		}
+		write(t, functions.TimesFile, file)
 	}
 }
 
@@ -149,17 +147,23 @@ func TestAllocationMovement(t *testing.T) {
 		}
 	}
 	if *keep {
-		if err := functions.Write("testdata", nil, file); err != nil {
-			t.Fatal(err)
-		}
+		write(t, functions.MovementFile, file)
 		return
 	}
-	_, kept, err := functions.Read("testdata")
+	kept, err := functions.ReadFile[functions.Movements]("testdata", functions.MovementFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, fault := range functions.Stale(&kept, file) {
 		t.Errorf("measured, but not in testdata/movement.json; if the functions were to change, run make figures: %s", fault)
+	}
+}
+
+// write keeps figures in testdata.
+func write(t *testing.T, file string, figures any) {
+	t.Helper()
+	if err := functions.WriteFile("testdata", file, figures); err != nil {
+		t.Fatal(err)
 	}
 }
 

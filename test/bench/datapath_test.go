@@ -45,9 +45,7 @@ func TestDataPath(t *testing.T) {
 		t.Run(cell.String(), func(t *testing.T) {
 			figures.Figures = append(figures.Figures, r.measure(t, cell, perPartition(cell), times)...)
 			if *keep {
-				if err := datapath.Write("testdata", figures); err != nil {
-					t.Fatal(err)
-				}
+				write(t, datapath.File, figures)
 			}
 		})
 	}

@@ -74,12 +74,6 @@ class Figures:
         self.queue.get()
         self.queue = self.client.Queue(path)  # it has listed nothing yet
 
-    def backlog(self, path, n):
-        self.queue = self.client.Queue(path)
-
-    def backlog_locking(self, path, n):
-        self.queue = self.client.LockingQueue(path)
-
     def get(self, path, n):
         began = time.monotonic()
         for _ in range(n):

@@ -36,9 +36,7 @@ func TestMoves(t *testing.T) {
 		})
 	}
 	if *keep && !t.Failed() {
-		if err := moves.Write("testdata", figures); err != nil {
-			t.Fatal(err)
-		}
+		write(t, moves.File, figures)
 	}
 }
 

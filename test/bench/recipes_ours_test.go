@@ -75,11 +75,8 @@ func (o *ours) do(what, path string, n int) time.Duration {
 		"get":          o.get,
 		"fill_locking": o.fillLocking,
 		"consume":      o.consume,
-
-		"backlog":         o.backlog,
-		"backlog_locking": o.backlogLocking,
-		"count":           o.count,
-		"partition":       o.partition,
+		"count":        o.count,
+		"partition":    o.partition,
 	}[what]
 	return do(o.t.Context(), path, n)
 }
@@ -194,21 +191,6 @@ func (o *ours) consume(ctx context.Context, _ string, n int) time.Duration {
 		o.must(h.Consume(ctx))
 	}
 	return time.Since(began)
-}
-
-// backlog makes get take the entries that are at path, as if the process had just begun.
-func (o *ours) backlog(_ context.Context, path string, _ int) time.Duration {
-	var err error
-	o.queue, err = queue.New(o.s, path, queue.Options{})
-	o.must(err)
-	return 0
-}
-
-func (o *ours) backlogLocking(_ context.Context, path string, _ int) time.Duration {
-	var err error
-	o.locking, err = queue.NewLocking(o.s, path, queue.Options{})
-	o.must(err)
-	return 0
 }
 
 func (o *ours) count(ctx context.Context, path string, n int) time.Duration {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ func TestStorm(t *testing.T) {
 type stormRig struct {
 	t          *testing.T
 	partitions int
+	options    allocator.Options
 	sessions   []*session.Session
 	owners     []*ownership.Owner
 	running    sync.WaitGroup
@@ -54,13 +56,13 @@ func storm(t *testing.T, members, partitions int) {
 		Heap: "512m", Config: map[string]string{"4lw.commands.whitelist": "*", "maxClientCnxns": "0"},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &stormRig{t: t, partitions: partitions}
+	r := &stormRig{t: t, partitions: partitions, options: allocator.Options{Topics: []string{"orders"}, Func: allocfn.Balanced()}}
 	for i := range members {
 		r.add(zk, fmt.Sprintf("member-%04d.example", i))
 	}
 	defer r.running.Wait()
 	defer cancel()
-	before := now()
+	before := heapInUse()
 	profiled := profiling(t, *stormProfile, "")
 	counted, began := figuresOf(t, zk), time.Now()
 	for i := range r.owners {
@@ -71,7 +73,7 @@ func storm(t *testing.T, members, partitions int) {
 	profiled()
 	losses := r.losses()
 	time.Sleep(5 * time.Second)
-	heap := now().heap - before.heap
+	heap := heapInUse() - before
 	if *stormHeap != "" {
 		writeHeap(t, *stormHeap)
 	}
@@ -126,6 +128,14 @@ func writeHeap(t *testing.T, file string) {
 	}
 }
 
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // add makes a member.
 func (r *stormRig) add(zk *servers.ZooKeeper, name string) {
 	r.t.Helper()
@@ -133,11 +143,13 @@ func (r *stormRig) add(zk *servers.ZooKeeper, name string) {
 	for id := range int32(r.partitions) {
 		seed["orders"] = append(seed["orders"], id)
 	}
+	opts := r.options
+	opts.Seed = seed
 	s, err := session.New(zk.Addrs(), session.Options{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	a, err := allocator.New(s, "storm", name, allocator.Options{Seed: seed, Topics: []string{"orders"}, Func: allocfn.Balanced()})
+	a, err := allocator.New(s, "storm", name, opts)
 	if err != nil {
 		r.t.Fatal(err)
 	}

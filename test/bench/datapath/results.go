@@ -1,9 +1,6 @@
 package datapath
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -86,22 +83,5 @@ func (f Figures) Of(cell Cell, client Client) (Figure, bool) {
 	return f.Figures[i], true
 }
 
-const file = "datapath.json"
-
-// Write writes the figures to their file in the folder.
-func Write(folder string, f Figures) error {
-	data, err := json.MarshalIndent(f, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(folder, file), append(data, '\n'), 0o644)
-}
-
-// Read reads the file of the folder.
-func Read(folder string) (f Figures, err error) {
-	data, err := os.ReadFile(filepath.Join(folder, file))
-	if err != nil {
-		return f, err
-	}
-	return f, json.Unmarshal(data, &f)
-}
+// File is where Figures are kept in the folder testdata.
+const File = "datapath.json"

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/test/bench/datapath"
+	"github.com/kielgo/kiel/test/bench/functions"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,10 +34,10 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	folder := t.TempDir()
-	if err := datapath.Write(folder, datapath.Figures{Figures: []datapath.Figure{got}}); err != nil {
+	if err := functions.WriteFile(folder, datapath.File, datapath.Figures{Figures: []datapath.Figure{got}}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := datapath.Read(folder)
+	all, err := functions.ReadFile[datapath.Figures](folder, datapath.File)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,7 @@
 package functions
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 )
 
@@ -30,69 +27,28 @@ type Movements struct {
 	Switches []Switch // at the smaller MoveSizes
 }
 
+// The files of the folder testdata.
 const (
-	timesFile     = "times.json"
-	movementsFile = "movement.json"
+	TimesFile    = "times.json"
+	MovementFile = "movement.json"
 )
-
-// Write writes what is not nil to its file in the folder.
-func Write(folder string, t *Times, m *Movements) error {
-	if t != nil {
-		if err := write(filepath.Join(folder, timesFile), t); err != nil {
-			return err
-		}
-	}
-	if m != nil {
-		return write(filepath.Join(folder, movementsFile), m)
-	}
-	return nil
-}
-
-func write(file string, v any) error {
-	data, err := json.MarshalIndent(v, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(data, '\n'), 0o644)
-}
-
-// Read reads both files of the folder.
-func Read(folder string) (t Times, m Movements, err error) {
-	for name, v := range map[string]any{timesFile: &t, movementsFile: &m} {
-		data, err := os.ReadFile(filepath.Join(folder, name))
-		if err != nil {
-			return t, m, err
-		}
-		if err := json.Unmarshal(data, v); err != nil {
-			return t, m, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return t, m, nil
-}
 
 // Stale tells what in the file is not what was measured now: of ours alone, franz-go's plans differ from run to run. The file may
 // hold more.
 func Stale(file, now *Movements) []string {
 	var faults []string
-	for _, m := range now.Moves {
-		if m.Function != FranzGo && !slices.Contains(file.Moves, m) {
-			faults = append(faults, fmt.Sprintf("%+v", m))
-		}
-	}
-	for _, m := range now.Curve {
-		if !slices.Contains(file.Curve, m) {
-			faults = append(faults, fmt.Sprintf("%+v", m))
-		}
-	}
-	for _, s := range now.Spreads {
-		if !slices.Contains(file.Spreads, s) {
-			faults = append(faults, fmt.Sprintf("%+v", s))
-		}
-	}
-	for _, s := range now.Switches {
-		if !slices.Contains(file.Switches, s) {
-			faults = append(faults, fmt.Sprintf("%+v", s))
-		}
-	}
+	ours := slices.DeleteFunc(slices.Clone(now.Moves), func(m Moves) bool { return m.Function == FranzGo })
+	stale(&faults, file.Moves, ours)
+	stale(&faults, file.Curve, now.Curve)
+	stale(&faults, file.Spreads, now.Spreads)
+	stale(&faults, file.Switches, now.Switches)
 	return faults
+}
+
+func stale[E comparable](faults *[]string, file, now []E) {
+	for _, one := range now {
+		if !slices.Contains(file, one) {
+			*faults = append(*faults, fmt.Sprintf("%+v", one))
+		}
+	}
 }

@@ -4,9 +4,6 @@
 package moves
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -87,22 +84,5 @@ func (f Figures) Find(c Client, change string) (Figure, bool) {
 	return f.Figures[i], true
 }
 
-const file = "moves.json"
-
-// Write writes the figures to their file in the folder.
-func Write(folder string, f Figures) error {
-	data, err := json.MarshalIndent(f, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(folder, file), append(data, '\n'), 0o644)
-}
-
-// Read reads the file of the folder.
-func Read(folder string) (f Figures, err error) {
-	data, err := os.ReadFile(filepath.Join(folder, file))
-	if err != nil {
-		return f, err
-	}
-	return f, json.Unmarshal(data, &f)
-}
+// File is where Figures are kept in the folder testdata.
+const File = "moves.json"

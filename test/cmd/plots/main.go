@@ -8,6 +8,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -56,16 +57,11 @@ func run(args []string, out, errOut io.Writer) int {
 
 // render returns the files of the docs folder as they are to be.
 func render(results, docs string) (map[string][]byte, error) {
-	times, movement, err := functions.Read(results)
-	if err != nil {
-		return nil, err
-	}
-	path, err := datapath.Read(results)
-	if err != nil {
-		return nil, err
-	}
-	moved, err := moves.Read(results)
-	if err != nil {
+	times, err1 := functions.ReadFile[functions.Times](results, functions.TimesFile)
+	movement, err2 := functions.ReadFile[functions.Movements](results, functions.MovementFile)
+	path, err3 := functions.ReadFile[datapath.Figures](results, datapath.File)
+	moved, err4 := functions.ReadFile[moves.Figures](results, moves.File)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	files := make(map[string][]byte)
@@ -76,9 +72,11 @@ func render(results, docs string) (map[string][]byte, error) {
 		"data-path.svg": func() ([]byte, error) { return dataPathPicture(path) },
 		"hand-over.svg": func() ([]byte, error) { return movesPicture(moved) },
 	} {
-		if files[name], err = picture(); err != nil {
+		data, err := picture()
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		files[name] = data
 	}
 	for page, tables := range map[string]map[string]string{
 		functionsPage: tables(times, movement),

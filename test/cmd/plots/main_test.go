@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/test/bench/datapath"
+	"github.com/kielgo/kiel/test/bench/functions"
+	"github.com/kielgo/kiel/test/bench/moves"
 )
 
 const (
@@ -38,6 +42,34 @@ func TestDocs(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("docs/%s is not what testdata of test/bench says: go run ./test/cmd/plots", name)
 		}
+	}
+}
+
+// TestFilesAreAsWritten fails when a file of figures is not what is written of the figures in it.
+func TestFilesAreAsWritten(t *testing.T) {
+	written[functions.Times](t, functions.TimesFile)
+	written[functions.Movements](t, functions.MovementFile)
+	written[datapath.Figures](t, datapath.File)
+	written[moves.Figures](t, moves.File)
+}
+
+// written reads the figures of a file, and compares it with what is written of them.
+func written[Figures any](t *testing.T, file string) {
+	t.Helper()
+	figures, err := functions.ReadFile[Figures](results, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := functions.WriteFile(dir, file, figures); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join(results, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s is not as it would be written, %v", file, err)
 	}
 }
 

@@ -70,7 +70,7 @@ const (
 
 	// soaked are left to the soak: tests of test/bench that take figures, and programs of others, which require hundreds of
 	// modules. TestHandover's joins, leaves, crashes and cuts are chaos's Leaves, Killed and BlackHole, too.
-	soaked = `^Test(ClaimThousand|IdleOwner|LoadOnZooKeeper|Recipes|PartitionThousand|Handover|Moves|Restarts|Storm|Sessions|CostOfMetrics|Modules)$`
+	soaked = `^Test(LoadOnZooKeeper|Recipes|Handover|Moves|Restarts|Storm|Sessions|CostOfMetrics|Modules)$`
 
 	// moves are tests of how many partitions move, which on other processors are left to the soak: that a mapping is the same
 	// there shows in the vectors.
