@@ -16,8 +16,7 @@ type panel struct {
 	Type, Title string
 	GridPos     struct{ X, Y, W, H int }
 	Datasource  struct{ UID string }
-	FieldConfig struct{ Defaults struct{ Unit string } }
-	Targets     []struct{ RefID, Expr, LegendFormat string }
+	Targets     []struct{ RefID, Expr string }
 }
 
 type board struct {

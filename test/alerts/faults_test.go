@@ -18,10 +18,7 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-var (
-	full     = flag.Bool("full", false, "a real Prometheus scrapes real members through faults, for some minutes")
-	pictures = flag.String("pictures", "", "with -full: folder to draw the board's panels into")
-)
+var full = flag.Bool("full", false, "a real Prometheus scrapes real members through faults, for some minutes")
 
 // A fleet is a group of processes that a Prometheus scrapes.
 type fleet struct {
@@ -215,24 +212,14 @@ func (f *fleet) squat(partition string, flags int32) (remove func()) {
 	}
 }
 
-// checkBoard asks for all panels as Grafana does, and draws them if that is wanted.
+// checkBoard asks for all panels as Grafana does.
 func (f *fleet) checkBoard(began time.Time) {
 	f.t.Helper()
-	b := readBoard(f.t)
-	drawn := map[int][]line{}
-	for _, p := range b.Panels {
+	for _, p := range readBoard(f.t).Panels {
 		for _, target := range p.Targets {
-			lines := f.since(began, query(target.Expr, "g", "10s"))
-			if !slices.ContainsFunc(lines, line.shows) {
+			if !slices.ContainsFunc(f.since(began, query(target.Expr, "g", "10s")), line.shows) {
 				f.t.Errorf("panel %q shows nothing for %s", p.Title, target.Expr)
 			}
-			for _, l := range lines {
-				l.Labels["legend"] = legend(target.LegendFormat, l.Labels)
-				drawn[p.ID] = append(drawn[p.ID], l)
-			}
 		}
-	}
-	if *pictures != "" {
-		draw(f.t, *pictures, b, drawn)
 	}
 }

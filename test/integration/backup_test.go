@@ -17,8 +17,9 @@ import (
 // owner is a member that owns what it is given.
 type owner struct {
 	*ownership.Owner
-	alloc *allocator.PartitionAllocator
-	stop  func() // before the servers, which a test stops before its earlier cleanups if they were started again
+	alloc   *allocator.PartitionAllocator
+	session *session.Session
+	stop    func() // before the servers, which a test stops before its earlier cleanups if they were started again
 }
 
 func startOwner(t *testing.T, addrs []string, name string, seed ...int32) *owner {
@@ -38,7 +39,7 @@ func startOwner(t *testing.T, addrs []string, name string, seed ...int32) *owner
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- o.Run(ctx) }()
-	return &owner{Owner: o, alloc: a, stop: func() {
+	return &owner{Owner: o, alloc: a, session: s, stop: func() {
 		cancel()
 		if err := <-ran; err != nil {
 			t.Errorf("%s: %v", name, err)
