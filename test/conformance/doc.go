@@ -3,7 +3,9 @@
 //
 // Most cases are scripts: a few clients that speak the wire protocol byte by byte send requests, and everything that comes back
 // (results, Stat, zxids, watch events, and their order) is written down as text, with zxids counted from the script's start and
-// sessions called by their client's names. The text must be the one in testdata, which was taken from a real ZooKeeper 3.9.5:
+// sessions called by their client's names. The text must be the one in testdata, which was taken from a real ZooKeeper 3.9.5.
+// Most are recordings: their requests are those of the text itself. A new one is written as a file of requests, which this
+// completes:
 //
 //	go test ./conformance/ -run TestZooKeeper39 -update
 //

@@ -66,6 +66,13 @@ func (g generator) path() string {
 // container is a path where containers may be: they have no children, since one that had would go some time.
 func (g generator) container() string { return strings.TrimRight(g.path(), "./\x00") + "/k" }
 
+func acl(perms int32, scheme, id string) zktest.ACL {
+	return zktest.ACL{Perms: perms, Scheme: scheme, ID: id}
+}
+
+// userDigest is the id of user u with password p: u:base64(sha1("u:p")).
+const userDigest = "u:jdtkXq6ivcTozEJjg1o/2ikvXY4="
+
 func pick[T any](g generator, of ...T) T { return of[g.IntN(len(of))] }
 
 func (g generator) version() int32 { return pick[int32](g, -1, -1, -1, 0, 0, 1, 2, -2) }
@@ -129,23 +136,14 @@ func (g generator) part() func(root string) part {
 		path = below(path)
 	}
 	return func(root string) part {
-		e, path := new(encoder), root+path
-		what := fmt.Sprintf("%q", path)
 		switch op {
 		case zktest.OpDelete, zktest.OpCheck:
-			e.string(path).int32(version)
-			what += fmt.Sprintf(" version %d", version)
+			return partVersion(op, root+path, version)
 		case zktest.OpSetData:
-			e.string(path).bytes(data).int32(version)
-			what += fmt.Sprintf(" %s version %d", showData(data), version)
+			return partSet(root+path, data, version)
 		default:
-			e.string(path).bytes(data).acls(acls).int32(flags)
-			if op == zktest.OpCreateTTL {
-				e.int64(60_000)
-			}
-			what += fmt.Sprintf(" %s flags %d acl %s", showData(data), flags, showACL(acls))
+			return partCreate(op, root+path, data, flags, acls)
 		}
-		return part{op, what, e.b}
 	}
 }
 
@@ -200,11 +198,11 @@ func (g generator) look(path string) step {
 	switch g.IntN(4) {
 	case 0:
 		return g.request(func(r *run, name string) {
-			r.call(name, zktest.OpGetEphemerals, r.root+path, new(encoder).string(r.root+path).b, showNames)
+			r.call(name, zktest.OpGetEphemerals, fmt.Sprintf("%q", r.root+path), new(encoder).string(r.root+path).b, showNames)
 		})
 	case 1:
 		return g.request(func(r *run, name string) {
-			r.call(name, zktest.OpCountChildren, r.root+path, new(encoder).string(r.root+path).b, showInt)
+			r.call(name, zktest.OpCountChildren, fmt.Sprintf("%q", r.root+path), new(encoder).string(r.root+path).b, showInt)
 		})
 	case 2:
 		return g.request(func(r *run, name string) { r.call(name, zktest.OpWhoAmI, "", nil, showWho) })

@@ -221,7 +221,7 @@ func showACL(list []zktest.ACL) string {
 	for _, a := range list {
 		parts = append(parts, fmt.Sprintf("%s:%s:%d", a.Scheme, a.ID, a.Perms))
 	}
-	return "[" + strings.Join(parts, " ") + "]"
+	return "[" + strings.Join(parts, ", ") + "]"
 }
 
 func showData(b []byte) string {
@@ -235,19 +235,13 @@ func (s *script) showStat(d *decoder) string { return s.stat(d.stat()) }
 
 var open = []zktest.ACL{{Perms: zktest.PermAll, Scheme: "world", ID: "anyone"}}
 
+func isOpen(list []zktest.ACL) bool { return slices.Equal(list, open) }
+
 // create sends a create or one of its variants.
 func (s *script) createOp(name string, op zktest.Op, path string, data []byte, flags int32, acl []zktest.ACL) {
 	s.t.Helper()
-	var e encoder
-	e.string(path).bytes(data).acls(acl).int32(flags)
-	what := fmt.Sprintf("%q %s flags %d", path, showData(data), flags)
-	if len(acl) != 1 || acl[0] != open[0] {
-		what += " acl " + showACL(acl)
-	}
-	if op == zktest.OpCreateTTL {
-		e.int64(60_000)
-	}
-	s.call(name, op, what, e.b, func(d *decoder) string {
+	p := partCreate(op, path, data, flags, acl)
+	s.call(name, op, p.what, p.body, func(d *decoder) string {
 		text := d.string()
 		if op != zktest.OpCreate {
 			text += " " + s.showStat(d)
@@ -268,7 +262,8 @@ func (s *script) createMode(name, path string, flags int32) {
 
 func (s *script) delete(name, path string, version int32) {
 	s.t.Helper()
-	s.call(name, zktest.OpDelete, fmt.Sprintf("%q version %d", path, version), new(encoder).string(path).int32(version).b, nil)
+	p := partVersion(zktest.OpDelete, path, version)
+	s.call(name, p.op, p.what, p.body, nil)
 }
 
 func (s *script) set(name, path, data string, version int32) {
@@ -278,8 +273,8 @@ func (s *script) set(name, path, data string, version int32) {
 
 func (s *script) setData(name, path string, data []byte, version int32) {
 	s.t.Helper()
-	s.call(name, zktest.OpSetData, fmt.Sprintf("%q %s version %d", path, showData(data), version),
-		new(encoder).string(path).bytes(data).int32(version).b, s.showStat)
+	p := partSet(path, data, version)
+	s.call(name, p.op, p.what, p.body, s.showStat)
 }
 
 func watchText(path string, watch bool) string {
@@ -340,7 +335,7 @@ func (s *script) setACL(name, path string, version int32, acl ...zktest.ACL) {
 
 func (s *script) auth(name, scheme, credential string) {
 	s.t.Helper()
-	s.call(name, zktest.OpAuth, scheme+" "+credential, new(encoder).int32(0).string(scheme).string(credential).b, nil)
+	s.call(name, zktest.OpAuth, fmt.Sprintf("%s %q", scheme, credential), new(encoder).int32(0).string(scheme).string(credential).b, nil)
 }
 
 func (s *script) sync(name, path string) {
@@ -384,30 +379,30 @@ type part struct {
 	body []byte
 }
 
-func partCreate(path, data string, flags int32) part {
-	return part{zktest.OpCreate, fmt.Sprintf("%s flags %d", path, flags), new(encoder).string(path).string(data).acls(open).int32(flags).b}
+// partCreate is a create of any kind; no ACL is the open one.
+func partCreate(op zktest.Op, path string, data []byte, flags int32, acls []zktest.ACL) part {
+	what := fmt.Sprintf("%q %s flags %d", path, showData(data), flags)
+	if !isOpen(acls) {
+		what += " acl " + showACL(acls)
+	}
+	e := new(encoder).string(path).bytes(data).acls(acls).int32(flags)
+	if op == zktest.OpCreateTTL {
+		e.int64(60_000)
+	}
+	return part{op, what, e.b}
 }
 
-func partCreate2(path string, flags int32) part {
-	p := partCreate(path, "", flags)
-	p.op = zktest.OpCreate2
-	return p
+// partVersion is a delete or a check.
+func partVersion(op zktest.Op, path string, version int32) part {
+	return part{op, fmt.Sprintf("%q version %d", path, version), new(encoder).string(path).int32(version).b}
 }
 
-func partDelete(path string, version int32) part {
-	return part{zktest.OpDelete, fmt.Sprintf("%s %d", path, version), new(encoder).string(path).int32(version).b}
-}
-
-func partSet(path, data string, version int32) part {
-	return part{zktest.OpSetData, fmt.Sprintf("%s %q %d", path, data, version), new(encoder).string(path).string(data).int32(version).b}
-}
-
-func partCheck(path string, version int32) part {
-	return part{zktest.OpCheck, fmt.Sprintf("%s %d", path, version), new(encoder).string(path).int32(version).b}
+func partSet(path string, data []byte, version int32) part {
+	return part{zktest.OpSetData, fmt.Sprintf("%q %s version %d", path, showData(data), version), new(encoder).string(path).bytes(data).int32(version).b}
 }
 
 func partRead(op zktest.Op, path string) part {
-	return part{op, path, new(encoder).string(path).bool(false).b}
+	return part{op, fmt.Sprintf("%q", path), new(encoder).string(path).bool(false).b}
 }
 
 func multiBody(parts []part) (string, []byte) {
