@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -196,6 +197,42 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
+// running is a command at work.
+type running struct {
+	out, err buffer
+	end      func() // ends the command, which must end in order
+}
+
+// start runs a command beside the test.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := &running{}
+	ctx, cancel := context.WithCancel(t.Context())
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, args, nil, &r.out, &r.err) }()
+	r.end = sync.OnceFunc(func() {
+		cancel()
+		if c := <-code; c != exitOK {
+			t.Errorf("%s ended with %d: %s", args[0], c, r.err.String())
+		}
+	})
+	t.Cleanup(r.end)
+	return r
+}
+
+// soon is how long a member may take to do what it is asked for.
+const soon = 20 * time.Second
+
+// until waits until something is so; says tells what has happened if it takes longer than it may.
+func until(t *testing.T, within time.Duration, ok func() bool, says func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !ok(); <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(says())
+		}
+	}
+}
+
 func TestProduceAndConsume(t *testing.T) {
 	zk, kafka := embedded(t)
 	r := command(t.Context(), "a\t1\nb\t2\nc\t3\n", "produce", "--kafka", kafka, "--keyed", "-")
@@ -203,27 +240,16 @@ func TestProduceAndConsume(t *testing.T) {
 		t.Fatalf("produce: %d, %s", r.code, r.err)
 	}
 	events := filepath.Join(t.TempDir(), "events.jsonl")
-	ctx, cancel := context.WithCancel(t.Context())
-	var out, errOut buffer
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{
-			"consume", "--zookeeper", zk + "/apps", "--kafka", kafka, "--session-timeout", "4s",
-			"--name", "me", "--print", "json", "--events", events, "--verbose", "--zone", "krack", // which kfake's brokers are in
-		}, nil, &out, &errOut)
-	}()
-	for deadline := time.Now().Add(20 * time.Second); strings.Count(out.String(), "\n") < 3 || !strings.Contains(errOut.String(), "zoned=4"); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not all was printed, or is known to be in a zone: %s\n%s", out.String(), errOut.String())
-		}
-		<-time.After(20 * time.Millisecond)
-	}
-	cancel()
-	if c := <-code; c != exitOK {
-		t.Errorf("consume ended with %d: %s", c, errOut.String())
-	}
+	c := start(t, "consume", "--zookeeper", zk+"/apps", "--kafka", kafka, "--session-timeout", "4s",
+		"--name", "me", "--print", "json", "--events", events, "--verbose", "--zone", "krack") // which kfake's brokers are in
+	until(t, soon, func() bool {
+		return strings.Count(c.out.String(), "\n") >= 3 && strings.Contains(c.err.String(), "zoned=4")
+	}, func() string {
+		return "not all was printed, or is known to be in a zone: " + c.out.String() + "\n" + c.err.String()
+	})
+	c.end()
 	got := map[string]string{}
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(c.out.String()) {
 		var m printed
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			t.Fatalf("%v: %s", err, line)
@@ -307,15 +333,10 @@ func TestSignals(t *testing.T) {
 			}
 			logged := func(event string) {
 				t.Helper()
-				for deadline := time.Now().Add(20 * time.Second); ; {
-					if b, err := os.ReadFile(events); err == nil && bytes.Contains(b, []byte(`"event":"`+event+`"`)) {
-						return
-					}
-					if time.Now().After(deadline) {
-						t.Fatalf("no event %s: %s", event, out.String())
-					}
-					<-time.After(20 * time.Millisecond)
-				}
+				until(t, soon, func() bool {
+					b, err := os.ReadFile(events)
+					return err == nil && bytes.Contains(b, []byte(`"event":"`+event+`"`))
+				}, func() string { return "no event " + event + ": " + out.String() })
 			}
 			logged("message")
 			for i, s := range tc.signals {
@@ -376,35 +397,22 @@ func TestConsumeLeavesWhenItsReaderHasGone(t *testing.T) {
 
 func TestConsumeWaitsForItsTopic(t *testing.T) {
 	zk, kafka := embedded(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	var out, errOut buffer
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{
-			"consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--topic", "later", "--print", "value",
-		}, nil, &out, &errOut)
-	}()
+	c := start(t, "consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--topic", "later", "--print", "value")
 	says := func(b *buffer, what string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(b.String(), what); {
-			if time.Now().After(deadline) {
-				t.Fatalf("never said %q: %s", what, errOut.String())
-			}
-			<-time.After(20 * time.Millisecond)
-		}
+		until(t, soon, func() bool { return strings.Contains(b.String(), what) }, func() string {
+			return fmt.Sprintf("never said %q: %s", what, c.err.String())
+		})
 	}
-	says(&errOut, "waiting for topics")
+	says(&c.err, "waiting for topics")
 	// The flags of consume are accepted, and several topics are served in turn.
 	r := command(t.Context(), "one\ntwo\n", "produce", "--zookeeper", zk, "--group", "demo", "--kafka", kafka, "--topic", "later", "--topic", "orders", "-")
 	if r.code != exitOK || !strings.Contains(r.err, "later, orders") {
 		t.Fatalf("produce: %d, %s", r.code, r.err)
 	}
-	says(&out, "one\n")
-	cancel()
-	if c := <-code; c != exitOK {
-		t.Errorf("ended with %d: %s", c, errOut.String())
-	}
-	if strings.Contains(out.String(), "two") {
+	says(&c.out, "one\n")
+	c.end()
+	if strings.Contains(c.out.String(), "two") {
 		t.Error("the second line went to the first topic too")
 	}
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -34,54 +34,40 @@ func get(t *testing.T, url string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
+// served waits until a member says where it serves, and returns the address.
+func (r *running) served(t *testing.T) (base string) {
+	t.Helper()
+	said := regexp.MustCompile(`metrics=(http://\S+)/metrics`)
+	until(t, soon, func() bool { return said.MatchString(r.err.String()) }, r.err.String)
+	return said.FindStringSubmatch(r.err.String())[1]
+}
+
 // Metrics, probes and the status are served where --metrics says, until the member has left.
 func TestConsumeServes(t *testing.T) {
 	zk, kafka := embedded(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	var errOut buffer
-	code := make(chan int, 1)
-	go func() {
-		args := []string{"consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--name", "me", "--metrics", "127.0.0.1:0"}
-		code <- run(ctx, args, nil, io.Discard, &errOut)
-	}()
-	defer func() {
-		cancel()
-		if c := <-code; c != exitOK {
-			t.Errorf("consume ended with %d: %s", c, errOut.String())
-		}
-	}()
-	said := regexp.MustCompile(`metrics=(http://\S+)/metrics`)
-	deadline := time.Now().Add(20 * time.Second)
-	var base string
-	for ready := 0; ready != http.StatusOK; {
-		if time.Now().After(deadline) {
-			t.Fatalf("not ready: %s", errOut.String())
-		}
-		<-time.After(20 * time.Millisecond)
-		if m := said.FindStringSubmatch(errOut.String()); m != nil {
-			base = m[1]
-			ready, _ = get(t, base+"/readyz")
-		}
-	}
+	c := start(t, "consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--name", "me", "--metrics", "127.0.0.1:0")
+	defer c.end()
+	base := c.served(t)
+	until(t, soon, func() bool {
+		ready, _ := get(t, base+"/readyz")
+		return ready == http.StatusOK
+	}, func() string { return "not ready: " + c.err.String() })
 	if code, body := get(t, base+"/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d %s", code, body)
 	}
 	if code, body := get(t, base+"/metrics"); code != http.StatusOK || !strings.Contains(body, "\nkiel_members{group=\"demo\"} 1\n") {
 		t.Errorf("/metrics: %d %s", code, body)
 	}
-	until := func(path string, ok func(body string) bool) {
-		for {
-			code, body := get(t, base+path)
-			if code == http.StatusOK && ok(body) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d %s", path, code, body)
-			}
-			<-time.After(20 * time.Millisecond)
-		}
+	shows := func(path string, ok func(body string) bool) {
+		t.Helper()
+		var code int
+		var body string
+		until(t, soon, func() bool {
+			code, body = get(t, base+path)
+			return code == http.StatusOK && ok(body)
+		}, func() string { return fmt.Sprintf("%s: %d %s", path, code, body) })
 	}
-	until("/status", func(body string) bool {
+	shows("/status", func(body string) bool {
 		var g status.Group
 		if err := json.Unmarshal([]byte(body), &g); err != nil {
 			t.Fatal(err)
@@ -94,7 +80,7 @@ func TestConsumeServes(t *testing.T) {
 		}
 		return g.Group == "demo" && g.Self != nil && g.Self.Ready && g.Self.Kafka != nil && g.Self.Kafka.Reachable && owned == 4
 	})
-	until("/page/", func(body string) bool {
+	shows("/page/", func(body string) bool {
 		return strings.Contains(body, "members <b>1</b>") && strings.Contains(body, "owned <b>4</b> of 4")
 	})
 	for path, want := range map[string]int{"/": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} { // profiles are for --hang-on
@@ -122,33 +108,21 @@ func TestStatusAddr(t *testing.T) {
 
 // With --keep the scenario's group is served as a page, and goes on after it until told to stop.
 func TestDemoKeeps(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var out buffer
-	code := make(chan int, 1)
-	go func() { code <- run(ctx, []string{"--keep"}, nil, &out, io.Discard) }()
-	said := regexp.MustCompile(`as a page: (http://127\.0\.0\.1:\d+/)\n`)
-	deadline := time.Now().Add(2 * time.Minute)
-	for ; strings.Count(out.String(), "as a page: ") < 2; <-time.After(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the scenario does not end: %s", out.String())
-		}
+	c := start(t, "--keep")
+	const scenario = 2 * time.Minute
+	until(t, scenario, func() bool { return strings.Count(c.out.String(), "as a page: ") >= 2 }, func() string {
+		return "the scenario does not end: " + c.out.String()
+	})
+	address := regexp.MustCompile(`as a page: (http://127\.0\.0\.1:\d+/)\n`).FindStringSubmatch(c.out.String())
+	if address == nil || !strings.HasSuffix(c.out.String(), "Ctrl-C ends it.\n") {
+		t.Fatalf("its last lines do not point at the page: %s", c.out.String())
 	}
-	address := said.FindStringSubmatch(out.String())
-	if address == nil || !strings.HasSuffix(out.String(), "Ctrl-C ends it.\n") {
-		t.Fatalf("its last lines do not point at the page: %s", out.String())
-	}
-	for ok := false; !ok; <-time.After(20 * time.Millisecond) {
-		var body string
+	var body string
+	until(t, scenario, func() bool {
 		_, body = get(t, address[1])
-		ok = strings.Contains(body, "members <b>3</b>") && strings.Contains(body, "owned <b>18</b> of 18")
-		if time.Now().After(deadline) {
-			t.Fatalf("%s", body)
-		}
-	}
-	cancel()
-	if c := <-code; c != exitOK {
-		t.Errorf("it ended with %d", c)
-	}
+		return strings.Contains(body, "members <b>3</b>") && strings.Contains(body, "owned <b>18</b> of 18")
+	}, func() string { return body })
+	c.end()
 }
 
 // A port that is taken is explained, and profiles are served beside a handler that hangs.
@@ -165,25 +139,9 @@ func TestServing(t *testing.T) {
 			t.Errorf("%v: %d %s", command, c, errOut.String())
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var errOut buffer
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{"consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--metrics", "127.0.0.1:0", "--hang-on", "x"}, nil, io.Discard, &errOut)
-	}()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(20 * time.Millisecond) {
-		if m := regexp.MustCompile(`metrics=(http://\S+)/metrics`).FindStringSubmatch(errOut.String()); m != nil {
-			if code, body := get(t, m[1]+"/debug/pprof/goroutine?debug=2"); code != http.StatusOK || !strings.Contains(body, "goroutine ") {
-				t.Errorf("%d %s", code, body)
-			}
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(errOut.String())
-		}
+	c := start(t, "consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--metrics", "127.0.0.1:0", "--hang-on", "x")
+	if code, body := get(t, c.served(t)+"/debug/pprof/goroutine?debug=2"); code != http.StatusOK || !strings.Contains(body, "goroutine ") {
+		t.Errorf("%d %s", code, body)
 	}
-	cancel()
-	if c := <-code; c != exitOK {
-		t.Errorf("%d: %s", c, errOut.String())
-	}
+	c.end()
 }
