@@ -28,7 +28,7 @@ type floor struct {
 var floors = []floor{
 	{"internal/clocks internal/defaultlog internal/testonly/endless internal/eventlog internal/latest internal/operr " +
 		"internal/testonly/operrtest internal/pause internal/plain zktest recipe", ""},
-	{"internal/testonly/noerr", ""},
+	{"internal/testonly/assert internal/testonly/bubble internal/testonly/noerr", ""},
 	{"internal/testonly/logtest", "log"},
 	{"internal/promreg internal/testonly/promtest", prometheus},
 	{". allocfn status internal/usercall", "internal/operr"},
@@ -65,7 +65,8 @@ var floors = []floor{
 
 	// Only what is under consumer speaks to Kafka.
 	{"consumer/internal/sessions", ""},
-	{"consumer/internal/kafkaconn internal/testonly/conntest", kafka},
+	{"consumer/internal/kafkaconn", kafka},
+	{"internal/testonly/conntest", "internal/testonly/logtest go.uber.org/goleak " + kafka},
 	{"consumer/internal/fetch", "consumer/internal/kafkaconn internal/defaultlog internal/errlog internal/operr " + kafka +
 		" github.com/klauspost/compress/gzip github.com/klauspost/compress/snappy/xerial github.com/klauspost/compress/zstd github.com/pierrec/lz4/v4"},
 	{"consumer/internal/offsets", "session consumer/internal/kafkaconn internal/errlog internal/operr internal/pause " + kafka},

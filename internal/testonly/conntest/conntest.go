@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/IBM/sarama"
+	"go.uber.org/goleak"
+
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
 // Config returns a configuration of sarama for tests.
@@ -143,4 +146,14 @@ func Hole(t *testing.T) string {
 		<-done
 	})
 	return l.Addr().String()
+}
+
+// Main runs the tests of a package that uses sarama, whose log goes nowhere, and fails if they leave goroutines behind.
+func Main(m *testing.M) {
+	logtest.Silence()
+	goleak.VerifyTestMain(m,
+		// sarama counts in go-metrics' own registry, whatever its configuration says; all its meters share one goroutine that
+		// never ends.
+		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+	)
 }
