@@ -26,7 +26,6 @@ type batch struct {
 	codec       sarama.CompressionCodec // of a record batch, if not gzip
 	garbage     bool                    // compressed bytes are none, and the checksum is right
 	stamp       int64                   // the timestamp of the first record, in ms, if not 0
-	appendTime  bool
 	values      []string
 	keep        []int64 // the deltas of the values, when compaction has removed others
 	brokenBytes bool
@@ -46,88 +45,92 @@ func (b *batch) encode() []byte {
 	if b.legacy {
 		return b.encodeLegacy()
 	}
-	var recs bytes.Buffer
-	values := b.values
-	if b.control {
-		values = []string{""}
+	codec := b.codec
+	if b.gzip {
+		codec = sarama.CompressionGZIP
 	}
+	attributes, producer := int(codec), cmp.Or(b.producer, -1)
+	key, values, headers := []byte("k"), b.values, [][]byte{{'h'}, {'x'}}
+	if b.bare {
+		headers = nil
+	}
+	if b.producer != 0 {
+		attributes |= transactional
+	}
+	if b.control {
+		attributes |= control
+		key, values = []byte{0, 0, 0, 1}, []string{""}
+	}
+	if b.abort {
+		key[3] = 0
+	}
+	var records []byte
 	for i, v := range values {
 		delta := int64(i)
 		if b.keep != nil {
 			delta = b.keep[i]
 		}
-		key := []byte("k")
-		if b.control {
-			key = []byte{0, 0, 0, 1}
-			if b.abort {
-				key[3] = 0
-			}
-		}
-		var r []byte
-		r = append(r, 0)
-		r = binary.AppendVarint(r, delta) // the timestamp, in ms
-		r = binary.AppendVarint(r, delta)
-		r = binary.AppendVarint(r, int64(len(key)))
-		r = append(r, key...)
-		r = binary.AppendVarint(r, int64(len(v)))
-		r = append(r, v...)
-		if b.bare {
-			r = binary.AppendVarint(r, 0)
-		} else {
-			r = binary.AppendVarint(r, 1)
-			r = binary.AppendVarint(r, 1)
-			r = append(r, 'h')
-			r = binary.AppendVarint(r, 1)
-			r = append(r, 'x')
-		}
-		recs.Write(binary.AppendVarint(nil, int64(len(r))))
-		recs.Write(r)
+		records = append(records, record(delta, delta, key, []byte(v), headers...)...)
 	}
-	attributes := uint16(0)
-	payload := recs.Bytes()
-	if b.gzip {
-		attributes |= 1
-		payload = zipped(payload)
-	}
-	if b.codec != 0 {
-		attributes |= uint16(b.codec)
-		payload = compressed(b.codec, payload)
-	}
+	records = compressed(codec, records)
 	if b.garbage {
-		payload = []byte("this is not compressed")
+		records = []byte("this is not compressed")
 	}
-	if b.appendTime {
-		attributes |= 8
-	}
-	producer := int64(-1)
-	if b.producer != 0 {
-		producer = b.producer
-		attributes |= 16
-	}
-	if b.control {
-		attributes |= 32
-	}
-	var body []byte
-	body = binary.BigEndian.AppendUint16(body, attributes)
-	body = binary.BigEndian.AppendUint32(body, uint32(b.end()-b.base))
-	body = binary.BigEndian.AppendUint64(body, uint64(cmp.Or(b.stamp, epochTime.UnixMilli())))
-	body = binary.BigEndian.AppendUint64(body, uint64(epochTime.Add(time.Hour).UnixMilli()))
-	body = binary.BigEndian.AppendUint64(body, uint64(producer))
-	body = binary.BigEndian.AppendUint16(body, 0)
-	body = binary.BigEndian.AppendUint32(body, 0)
-	body = binary.BigEndian.AppendUint32(body, uint32(len(values)))
-	body = append(body, payload...)
-	var out []byte
-	out = binary.BigEndian.AppendUint64(out, uint64(b.base))
-	out = binary.BigEndian.AppendUint32(out, uint32(4+1+4+len(body)))
-	out = binary.BigEndian.AppendUint32(out, uint32(b.epoch))
-	out = append(out, 2)
-	sum := checksum(body)
+	stamp := cmp.Or(b.stamp, epochTime.UnixMilli())
+	body := batchBody(attributes, b.end()-b.base, stamp, epochTime.Add(time.Hour).UnixMilli(), producer, len(values), records)
+	out := withHeader(b.base, b.epoch, body)
 	if b.brokenBytes {
-		sum++
+		out[crcFrom-1]++
 	}
-	out = binary.BigEndian.AppendUint32(out, sum)
-	return append(out, body...)
+	return out
+}
+
+// wire is bytes as Kafka's protocol has them.
+type wire []byte
+
+func (w wire) i16(n int) wire { return binary.BigEndian.AppendUint16(w, uint16(n)) }
+
+func (w wire) i32(ns ...int) wire {
+	for _, n := range ns {
+		w = binary.BigEndian.AppendUint32(w, uint32(n))
+	}
+	return w
+}
+
+func (w wire) i64(ns ...int64) wire {
+	for _, n := range ns {
+		w = binary.BigEndian.AppendUint64(w, uint64(n))
+	}
+	return w
+}
+
+// varBytes appends bytes with their length; nil is null.
+func varBytes(out, b []byte) []byte {
+	if b == nil {
+		return binary.AppendVarint(out, -1)
+	}
+	return append(binary.AppendVarint(out, int64(len(b))), b...)
+}
+
+// record returns a record, with its length. Headers are keys and values in turn.
+func record(stamp, delta int64, key, value []byte, headers ...[]byte) []byte {
+	r := binary.AppendVarint(binary.AppendVarint([]byte{0}, stamp), delta) // no attributes
+	r = binary.AppendVarint(varBytes(varBytes(r, key), value), int64(len(headers)/2))
+	for _, h := range headers {
+		r = varBytes(r, h)
+	}
+	return varBytes(nil, r)
+}
+
+// batchBody returns a record batch from its attributes on.
+func batchBody(attributes int, lastDelta, firstStamp, lastStamp, producer int64, count int, records []byte) []byte {
+	return append(wire(nil).i16(attributes).i32(int(lastDelta)).i64(firstStamp, lastStamp, producer).i16(-1).i32(-1, count), records...)
+}
+
+// withHeader puts the part of a record batch before it that its checksum is not of.
+func withHeader(first int64, epoch int32, body []byte) []byte {
+	out := append(wire(nil).i64(first).i32(9+len(body), int(epoch)), 2)
+	return append(out.i32(int(checksum(body))), body...)
 }
 
 // encodeLegacy returns the values as messages of format 1. Offsets inside of a compressed message count from its start.
@@ -147,21 +150,18 @@ func (b *batch) encodeLegacy() []byte {
 }
 
 func legacyMessage(format byte, offset int64, attributes byte, timestamp int64, key, value []byte) []byte {
-	body := []byte{format, attributes}
+	body := wire{format, attributes}
 	if format > 0 {
-		body = binary.BigEndian.AppendUint64(body, uint64(timestamp))
+		body = body.i64(timestamp)
 	}
 	for _, data := range [][]byte{key, value} {
-		size := int32(len(data))
+		size := len(data)
 		if data == nil {
 			size = -1
 		}
-		body = append(binary.BigEndian.AppendUint32(body, uint32(size)), data...)
+		body = append(body.i32(size), data...)
 	}
-	out := binary.BigEndian.AppendUint64(nil, uint64(offset))
-	out = binary.BigEndian.AppendUint32(out, uint32(4+len(body)))
-	out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(body))
-	return append(out, body...)
+	return append(wire(nil).i64(offset).i32(4+len(body), int(crc32.ChecksumIEEE(body))), body...)
 }
 
 func checksum(body []byte) uint32 { return crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) }

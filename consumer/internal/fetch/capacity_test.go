@@ -36,51 +36,39 @@ func TestAppendingChangesNoOtherMessage(t *testing.T) {
 		"committed":          {change: committed, batches: []batch{{producer: 7, values: vals(5)}, {producer: 7, control: true}, {values: vals(5)}}},
 		"most were aborted":  {change: committed, batches: []batch{{producer: 7, values: vals(50)}, {producer: 7, control: true, abort: true}, {values: vals(5)}}, aborted: []sarama.AbortedTransaction{{ProducerID: 7}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, c.change, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, c.batches...)
-				k.log(0).aborted = c.aborted
-				p := open(t, x, 0, 0, -1)
-				synctest.Wait()
-				var all []*sarama.ConsumerMessage
-				for at := int64(0); at < k.log(0).end; {
-					b, err := p.Next(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					for i := range b.Messages {
-						all = append(all, &b.Messages[i])
-					}
-					at = b.Next
+		subtest(t, name, c.change, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, c.batches...)
+			k.log(0).aborted = c.aborted
+			p := open(t, x, 0, 0, -1)
+			synctest.Wait()
+			all := messages(t, p, k.log(0).end)
+			before := make([]map[string][]byte, len(all))
+			for i, m := range all {
+				before[i] = map[string][]byte{}
+				for what, data := range parts(m) {
+					before[i][what] = bytes.Clone(data)
 				}
-				before := make([]map[string][]byte, len(all))
-				for i, m := range all {
-					before[i] = map[string][]byte{}
-					for what, data := range parts(m) {
-						before[i][what] = bytes.Clone(data)
-					}
+			}
+			for _, m := range all {
+				for _, data := range parts(m) {
+					_ = append(data, "and this is what a handler appends"...)
 				}
-				for _, m := range all {
-					for _, data := range parts(m) {
-						_ = append(data, "and this is what a handler appends"...)
-					}
-					_ = append(m.Headers, nil)
-				}
-				for i, m := range all {
-					for what, data := range parts(m) {
-						if !bytes.Equal(data, before[i][what]) || cap(data) > len(data) {
-							t.Fatalf("%s of message %d is %q after the handler has appended, was %q; there is room for %d bytes",
-								what, m.Offset, data, before[i][what], cap(data)-len(data))
-						}
-					}
-					if cap(m.Headers) > len(m.Headers) {
-						t.Fatalf("the headers of message %d have room for %d more", m.Offset, cap(m.Headers)-len(m.Headers))
+				_ = append(m.Headers, nil)
+			}
+			for i, m := range all {
+				for what, data := range parts(m) {
+					if !bytes.Equal(data, before[i][what]) || cap(data) > len(data) {
+						t.Fatalf("%s of message %d is %q after the handler has appended, was %q; there is room for %d bytes",
+							what, m.Offset, data, before[i][what], cap(data)-len(data))
 					}
 				}
-				if len(all) == 0 {
-					t.Error("no message")
+				if cap(m.Headers) > len(m.Headers) {
+					t.Fatalf("the headers of message %d have room for %d more", m.Offset, cap(m.Headers)-len(m.Headers))
 				}
-			})
+			}
+			if len(all) == 0 {
+				t.Error("no message")
+			}
 		})
 	}
 }

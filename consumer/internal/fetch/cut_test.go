@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // login answers the two requests of a login with SASL, whose session lasts for lifetime (KIP-368).
@@ -121,9 +123,7 @@ func TestNothingComesTwice(t *testing.T) {
 							break
 						}
 						for i := range b.Messages {
-							if b.Messages[i].Offset != at {
-								t.Errorf("partition %d: offset %d, want %d", id, b.Messages[i].Offset, at)
-							}
+							assert.Equal(t, b.Messages[i].Offset, at, "partition %d: offset", id)
 							at++
 						}
 						if reopen {
@@ -141,9 +141,7 @@ func TestNothingComesTwice(t *testing.T) {
 				}
 			}
 			readers.Wait()
-			k.mu.Lock()
-			logins = max(logins, k.logins-k.dials)
-			k.mu.Unlock()
+			k.change(func() { logins = max(logins, k.logins-k.dials) })
 		})
 		return x.done >= at
 	}

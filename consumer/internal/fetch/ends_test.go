@@ -2,11 +2,12 @@ package fetch
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // fullAndPaused returns a partition that has no room and one that is paused, beside one that is fetched. Each has n messages, of
@@ -14,7 +15,7 @@ import (
 func fullAndPaused(t *testing.T, k *fakeCluster, x *Fetcher, n int) (full, paused, fetched *Partition) {
 	t.Helper()
 	for range n / 10 {
-		k.add(0, batch{values: slices.Repeat([]string{strings.Repeat("x", 10000)}, 10)})
+		k.add(0, batch{values: wide(10, 10000)})
 	}
 	k.add(1, batch{values: vals(n)})
 	k.add(2, batch{values: vals(n)})
@@ -66,15 +67,11 @@ func TestEndsAreReadAgain(t *testing.T) {
 			full.Freshen(time.Second)
 			fetched.Freshen(time.Second)
 		}
-		if n := k.asked(); !slices.Equal(n, []int{2}) {
-			t.Errorf("asked for ends of %v partitions, want 2 once", n)
-		}
+		assert.Slices(t, k.asked(), []int{2}, "asked for ends of so many partitions")
 		time.Sleep(endAge)
 		lags(t, "two have grown", 1000, full, paused)
 		lags(t, "one has not", 100, fetched)
-		if n := k.asked(); !slices.Equal(n, []int{2, 2}) {
-			t.Errorf("asked for ends of %v partitions, want 2, twice", n)
-		}
+		assert.Slices(t, k.asked(), []int{2, 2}, "asked for ends of so many partitions")
 		for range 1000 { // what is old at different moments is asked for together
 			time.Sleep(10 * time.Millisecond)
 			full.Freshen(0)
@@ -118,33 +115,31 @@ func TestEndsWithoutAnAnswer(t *testing.T) {
 		"refused": func(k *fakeCluster) { k.down[1] = true },
 		"silent":  func(k *fakeCluster) { k.down[1] = true; k.slowEnds = 10 * time.Second },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, smallBuffer, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				full, _, _ := fullAndPaused(t, k, x, 100)
-				k.add(0, batch{values: vals(900)})
-				k.change(func() { fault(k) })
-				time.Sleep(endAge)
-				began := time.Now()
-				waited := time.Duration(0)
-				for time.Since(began) < time.Minute {
-					before := time.Now()
-					full.Freshen(time.Second / 2)
-					waited += time.Since(before)
-					if lag, _ := full.Lag(); lag != 100 {
-						t.Fatalf("lag %d", lag)
-					}
-					time.Sleep(10 * time.Millisecond)
-				}
-				if n := len(k.asked()); n < 4 || n > 13 || waited > time.Duration(n)*time.Second/2 {
-					t.Errorf("asked %d times in a minute, waited for %v", n, waited)
-				}
-				k.change(func() { k.down[1], k.slowEnds = false, 0 })
-				time.Sleep(15 * time.Second)
+		subtest(t, name, smallBuffer, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			full, _, _ := fullAndPaused(t, k, x, 100)
+			k.add(0, batch{values: vals(900)})
+			k.change(func() { fault(k) })
+			time.Sleep(endAge)
+			began := time.Now()
+			waited := time.Duration(0)
+			for time.Since(began) < time.Minute {
+				before := time.Now()
 				full.Freshen(time.Second / 2)
-				if lag, _ := full.Lag(); lag != 1000 {
-					t.Errorf("lag %d when Kafka answers again", lag)
+				waited += time.Since(before)
+				if lag, _ := full.Lag(); lag != 100 {
+					t.Fatalf("lag %d", lag)
 				}
-			})
+				time.Sleep(10 * time.Millisecond)
+			}
+			if n := len(k.asked()); n < 4 || n > 13 || waited > time.Duration(n)*time.Second/2 {
+				t.Errorf("asked %d times in a minute, waited for %v", n, waited)
+			}
+			k.change(func() { k.down[1], k.slowEnds = false, 0 })
+			time.Sleep(15 * time.Second)
+			full.Freshen(time.Second / 2)
+			if lag, _ := full.Lag(); lag != 1000 {
+				t.Errorf("lag %d when Kafka answers again", lag)
+			}
 		})
 	}
 }
@@ -153,12 +148,8 @@ func TestEndsWithoutAnAnswer(t *testing.T) {
 func TestEndsOfWhatIsNotRead(t *testing.T) {
 	inBubble(t, smallBuffer, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		full, paused, fetched := fullAndPaused(t, k, x, 100)
-		k.change(func() {
-			k.down[1] = true
-			for _, c := range k.conns {
-				c.Close()
-			}
-		})
+		k.change(func() { k.down[1] = true })
+		k.hangUp()
 		full.Close()
 		time.Sleep(time.Minute)
 		full.Freshen(time.Second)
@@ -167,9 +158,7 @@ func TestEndsOfWhatIsNotRead(t *testing.T) {
 			t.Errorf("asked for the ends of %v partitions", n)
 		}
 		paused.Freshen(time.Second)
-		if n := k.asked(); !slices.Equal(n, []int{1}) {
-			t.Errorf("asked for the ends of %v partitions, want that of the paused one", n)
-		}
+		assert.Slices(t, k.asked(), []int{1}, "asked for ends of so many partitions")
 	})
 }
 

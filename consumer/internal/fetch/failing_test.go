@@ -11,9 +11,7 @@ import (
 // move for long.
 func TestFailingSince(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(1)})
-		p := open(t, x, 0, 0, -1)
-		same(t, offsets(t, p, 1), []int64{0})
+		p := begun(t, k, x, 1)
 		check := func(when string, least, most time.Duration) {
 			t.Helper()
 			age := time.Duration(0)
@@ -31,9 +29,7 @@ func TestFailingSince(t *testing.T) {
 			check("the leader has moved", 0, time.Second)
 		}
 		k.change(func() { k.leaderErr, k.down[2] = sarama.ErrLeaderNotAvailable, true })
-		for _, c := range k.conns {
-			_ = c.Close()
-		}
+		k.hangUp()
 		time.Sleep(5 * time.Minute)
 		check("there is no leader", 5*time.Minute-10*time.Second, 5*time.Minute)
 		p.Pause()
@@ -49,9 +45,7 @@ func TestFailingSince(t *testing.T) {
 // The time for which a quota allows no messages does not count when another error is waited out.
 func TestQuotaLeavesThePatience(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(1)})
-		p := open(t, x, 0, 0, -1)
-		same(t, offsets(t, p, 1), []int64{0})
+		p := begun(t, k, x, 1)
 		began := time.Now()
 		for range 5 {
 			k.change(func() { k.starving, k.throttle = true, 3*time.Second })

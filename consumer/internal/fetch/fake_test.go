@@ -357,9 +357,7 @@ func (c *fakeCluster) answer(conn *serverConn, req fakeRequest) error {
 }
 
 func send(conn net.Conn, correlation uint32, body []byte, slow time.Duration) error {
-	out := binary.BigEndian.AppendUint32(nil, uint32(len(body)+4))
-	out = binary.BigEndian.AppendUint32(out, correlation)
-	out = append(out, body...)
+	out := frame(correlated(correlation), body)
 	for slow > 0 && len(out) > 1024 {
 		if _, err := conn.Write(out[:1024]); err != nil {
 			return err
@@ -373,21 +371,15 @@ func send(conn net.Conn, correlation uint32, body []byte, slow time.Duration) er
 
 // body encodes an answer. The second value says whether there is something to tell.
 func (c *fakeCluster) body(req fakeRequest) ([]byte, bool) {
-	var out []byte
-	out = binary.BigEndian.AppendUint32(out, uint32(c.throttle/time.Millisecond))
 	some := c.throttle > 0
-	out = binary.BigEndian.AppendUint16(out, 0)
-	out = binary.BigEndian.AppendUint32(out, 0)
-	if c.garbage {
+	out := wire(nil).i32(int(c.throttle / time.Millisecond)).i16(0).i32(0)
+	switch {
+	case c.garbage:
 		return append(out, 0xff, 0xff), true
+	case c.starving:
+		return out.i32(0), true
 	}
-	if c.starving {
-		return binary.BigEndian.AppendUint32(out, 0), true
-	}
-	out = binary.BigEndian.AppendUint32(out, 1)
-	out = binary.BigEndian.AppendUint16(out, 1)
-	out = append(out, 't')
-	out = binary.BigEndian.AppendUint32(out, uint32(len(req.f.partitions)))
+	out = append(out.i32(1).i16(1), 't').i32(len(req.f.partitions))
 	first, left := !c.busy || len(req.f.partitions) == 1, int(req.maxBytes)
 	for _, a := range req.f.partitions {
 		code, follower, l := c.check(req, a)
@@ -398,30 +390,22 @@ func (c *fakeCluster) body(req fakeRequest) ([]byte, bool) {
 		left -= len(data)
 		first = first && len(data) == 0
 		some = some || len(data) > 0 || code != 0 || follower >= 0
-		out = binary.BigEndian.AppendUint32(out, uint32(a.id))
-		out = binary.BigEndian.AppendUint16(out, uint16(code))
 		end, stable, start := int64(-1), int64(-1), int64(-1)
 		if code == 0 {
-			end, stable, start = l.endAt(req.f.broker, false), l.endAt(req.f.broker, true), l.start
-			if l.endless {
-				end, stable = -1, -1
-			}
+			start = l.start
 		}
-		out = binary.BigEndian.AppendUint64(out, uint64(end))
-		out = binary.BigEndian.AppendUint64(out, uint64(stable))
-		out = binary.BigEndian.AppendUint64(out, uint64(start))
+		if code == 0 && !l.endless {
+			end, stable = l.endAt(req.f.broker, false), l.endAt(req.f.broker, true)
+		}
 		var aborted []sarama.AbortedTransaction
 		if req.committed && l != nil {
 			aborted = l.aborted
 		}
-		out = binary.BigEndian.AppendUint32(out, uint32(len(aborted)))
+		out = out.i32(int(a.id)).i16(int(code)).i64(end, stable, start).i32(len(aborted))
 		for _, t := range aborted {
-			out = binary.BigEndian.AppendUint64(out, uint64(t.ProducerID))
-			out = binary.BigEndian.AppendUint64(out, uint64(t.FirstOffset))
+			out = out.i64(t.ProducerID, t.FirstOffset)
 		}
-		out = binary.BigEndian.AppendUint32(out, uint32(follower))
-		out = binary.BigEndian.AppendUint32(out, uint32(len(data)))
-		out = append(out, data...)
+		out = append(out.i32(int(follower), len(data)), data...)
 	}
 	if some {
 		c.throttle = 0

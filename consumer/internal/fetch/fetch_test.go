@@ -13,6 +13,9 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func same(t *testing.T, got, want []int64) {
@@ -62,16 +65,14 @@ func TestReads(t *testing.T) {
 			aborted: []sarama.AbortedTransaction{{ProducerID: 7, FirstOffset: 1}}, want: []int64{0}, end: 4,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, c.change, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, c.batches...)
-				k.log(0).aborted = c.aborted
-				p := open(t, x, 0, c.open, -1)
-				same(t, offsets(t, p, c.end), c.want)
-				if n, _ := p.Lag(); n != 0 {
-					t.Errorf("lag %d", n)
-				}
-			})
+		subtest(t, name, c.change, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, c.batches...)
+			k.log(0).aborted = c.aborted
+			p := open(t, x, 0, c.open, -1)
+			same(t, offsets(t, p, c.end), c.want)
+			if n, _ := p.Lag(); n != 0 {
+				t.Errorf("lag %d", n)
+			}
 		})
 	}
 }
@@ -79,49 +80,29 @@ func TestReads(t *testing.T) {
 // Messages of formats before record batches are read, and none needs a request of its own.
 func TestOldFormats(t *testing.T) {
 	for name, packed := range map[string]bool{"plain": false, "compressed": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				old := batch{values: vals(5), legacy: true, gzip: packed}
-				k.add(0, batch{values: vals(5)}, old, old, batch{values: vals(5)})
-				k.add(1, batch{values: vals(5)})
-				p := open(t, x, 0, 0, -1)
-				beside := open(t, x, 1, 0, -1)
-				same(t, offsets(t, p, 20), seq(0, 20))
-				same(t, offsets(t, beside, 5), seq(0, 5))
-				if n, _ := asked(k, 0, 0); n > 6 {
-					t.Errorf("%d requests", n)
-				}
-				k.add(0, old)
-				same(t, offsets(t, p, 25), seq(20, 25))
-				time.Sleep(time.Second)
-				from := len(k.requests())
-				time.Sleep(time.Minute)
-				if n := len(k.requests()) - from; n > 125 {
-					t.Errorf("%d requests in an idle minute", n)
-				}
-				k.add(0, batch{values: vals(5)}, old)
-				same(t, offsets(t, p, 35), seq(25, 35))
-			})
+		subtest(t, name, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			old := batch{values: vals(5), legacy: true, gzip: packed}
+			k.add(0, batch{values: vals(5)}, old, old, batch{values: vals(5)})
+			k.add(1, batch{values: vals(5)})
+			p := open(t, x, 0, 0, -1)
+			beside := open(t, x, 1, 0, -1)
+			same(t, offsets(t, p, 20), seq(0, 20))
+			same(t, offsets(t, beside, 5), seq(0, 5))
+			if n, _ := asked(k, 0, 0); n > 6 {
+				t.Errorf("%d requests", n)
+			}
+			k.add(0, old)
+			same(t, offsets(t, p, 25), seq(20, 25))
+			time.Sleep(time.Second)
+			from := len(k.requests())
+			time.Sleep(time.Minute)
+			if n := len(k.requests()) - from; n > 125 {
+				t.Errorf("%d requests in an idle minute", n)
+			}
+			k.add(0, batch{values: vals(5)}, old)
+			same(t, offsets(t, p, 35), seq(25, 35))
 		})
 	}
-}
-
-// Messages have what the record has; with log-append time the batch's time counts.
-func TestMessage(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: []string{"a", "b"}}, batch{values: []string{"c"}, appendTime: true, epoch: 3})
-		b, err := next(t, open(t, x, 0, 1, -1), time.Second)
-		if err != nil || len(b.Messages) != 2 || b.LeaderEpoch != 3 {
-			t.Fatalf("%+v, %v", b, err)
-		}
-		m := b.Messages[0]
-		if string(m.Key) != "k" || string(m.Value) != "b" || string(m.Headers[0].Key) != "h" || m.Topic != "t" || !m.Timestamp.Equal(epochTime.Add(time.Millisecond)) {
-			t.Errorf("%+v", m)
-		}
-		if m := b.Messages[1]; !m.Timestamp.Equal(epochTime.Add(time.Hour)) {
-			t.Errorf("log-append time: %v", m.Timestamp)
-		}
-	})
 }
 
 // A partition that is opened or resumed, or has room again, waits for no long poll.
@@ -276,31 +257,25 @@ func TestEnd(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newCluster()
-				x, err := New(k, Options{Config: testConfig(), Dialer: k})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ran := make(chan error, 1)
-				go func() { ran <- x.Run(ctx) }()
-				synctest.Wait()
-				phase(t, k, x)
-				began := time.Now()
-				cancel()
-				if err := <-ran; err != nil || time.Since(began) > 0 {
-					t.Errorf("Run: %v after %v", err, time.Since(began))
-				}
-				if _, err := x.Open(t.Context(), "t", 9, 0, -1); !errors.Is(err, ErrClosed) {
-					t.Errorf("Open after the end: %v", err)
-				}
-				if err := x.Run(t.Context()); !errors.Is(err, kiel.ErrRunTwice) {
-					t.Errorf("Run after the end: %v", err)
-				}
-				k.end()
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			k := newCluster()
+			x, err := New(k, Options{Config: testConfig(), Dialer: k})
+			noerr.Must(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			ran := make(chan error, 1)
+			go func() { ran <- x.Run(ctx) }()
+			synctest.Wait()
+			phase(t, k, x)
+			began := time.Now()
+			cancel()
+			if err := <-ran; err != nil || time.Since(began) > 0 {
+				t.Errorf("Run: %v after %v", err, time.Since(began))
+			}
+			if _, err := x.Open(t.Context(), "t", 9, 0, -1); !errors.Is(err, ErrClosed) {
+				t.Errorf("Open after the end: %v", err)
+			}
+			assert.Error(t, x.Run(t.Context()), kiel.ErrRunTwice, "Run after the end")
+			k.end()
 		})
 	}
 }
@@ -330,9 +305,7 @@ func TestOpened(t *testing.T) {
 		began := time.Now()
 		for at, want := range map[int64]error{3: nil, 4: sarama.ErrOffsetOutOfRange} {
 			p := open(t, x, 0, at, -1)
-			if err := p.Opened(t.Context()); !errors.Is(err, want) {
-				t.Errorf("at %d: %v", at, err)
-			}
+			assert.Error(t, p.Opened(t.Context()), want, "at %d", at)
 			p.Close()
 		}
 		if took := time.Since(began); took > 10*time.Millisecond {

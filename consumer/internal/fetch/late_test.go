@@ -2,11 +2,11 @@ package fetch
 
 import (
 	"errors"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // slowSearch is a cluster whose search for a leader waits until it is let go on.
@@ -46,11 +46,9 @@ func TestAnswerAfterCloseIsDropped(t *testing.T) {
 		p := open(t, x, 0, 0, -1)
 		time.Sleep(time.Second) // a long poll asks for both
 		p.Close()
-		k.add(0, batch{values: slices.Repeat([]string{strings.Repeat("x", 1000)}, 100)})
+		k.add(0, batch{values: wide(100, 1000)})
 		time.Sleep(time.Second)
-		if held := p.read(func() int64 { return int64(p.buffered) }); held != 0 {
-			t.Errorf("%d bytes count as held", held)
-		}
+		assert.Equal(t, p.read(func() int64 { return int64(p.buffered) }), 0, "bytes count as held")
 	})
 }
 
@@ -58,44 +56,42 @@ func TestAnswerAfterCloseIsDropped(t *testing.T) {
 // dropped batch, the comparison with the next leader's log finds a truncation that was none.
 func TestEpochAfterATrim(t *testing.T) {
 	for name, read := range map[string]int{"to what was handed out": 1, "to what is still buffered": 0} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(o *Options) { o.MaxBytes = 2 << 20 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				lead := func(epoch int32) {
-					k.change(func() { k.log(0).epoch = epoch; k.known[key{"t", 0}] = fakeLeader{1, epoch} })
+		subtest(t, name, func(o *Options) { o.MaxBytes = 2 << 20 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			lead := func(epoch int32) {
+				k.change(func() { k.log(0).epoch = epoch; k.known[key{"t", 0}] = fakeLeader{1, epoch} })
+			}
+			lead(5)
+			k.add(0, batch{values: vals(10)})
+			p := open(t, x, 0, 0, -1)
+			synctest.Wait()
+			for range read {
+				if _, err := next(t, p, time.Second); err != nil {
+					t.Fatal(err)
 				}
-				lead(5)
-				k.add(0, batch{values: vals(10)})
-				p := open(t, x, 0, 0, -1)
-				synctest.Wait()
-				for range read {
-					if _, err := next(t, p, time.Second); err != nil {
-						t.Fatal(err)
-					}
-				}
-				lead(6)
-				k.add(0, batch{values: slices.Repeat([]string{strings.Repeat("x", 4000)}, 50)})
-				time.Sleep(time.Second)
-				if at := p.read(func() int64 { return p.position }); at != 60 {
-					t.Fatalf("position %d", at)
-				}
-				p.Pause()
-				for id := int32(1); id < 16; id++ { // the share becomes too small for the newer batch
-					k.add(id)
-					open(t, x, id, 0, -1)
-				}
-				if at := p.read(func() int64 { return p.position }); at != 10 {
-					t.Fatalf("position %d after the trim", at)
-				}
-				lead(7)
-				p.Resume()
-				_, err := next(t, p, time.Minute)
-				if read == 0 && err == nil {
-					_, err = next(t, p, time.Minute)
-				}
-				if errors.Is(err, ErrTruncated) || err != nil {
-					t.Errorf("Next: %v", err)
-				}
-			})
+			}
+			lead(6)
+			k.add(0, batch{values: wide(50, 4000)})
+			time.Sleep(time.Second)
+			if at := p.read(func() int64 { return p.position }); at != 60 {
+				t.Fatalf("position %d", at)
+			}
+			p.Pause()
+			for id := int32(1); id < 16; id++ { // the share becomes too small for the newer batch
+				k.add(id)
+				open(t, x, id, 0, -1)
+			}
+			if at := p.read(func() int64 { return p.position }); at != 10 {
+				t.Fatalf("position %d after the trim", at)
+			}
+			lead(7)
+			p.Resume()
+			_, err := next(t, p, time.Minute)
+			if read == 0 && err == nil {
+				_, err = next(t, p, time.Minute)
+			}
+			if errors.Is(err, ErrTruncated) || err != nil {
+				t.Errorf("Next: %v", err)
+			}
 		})
 	}
 }

@@ -1,8 +1,6 @@
 package fetch
 
 import (
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +10,7 @@ import (
 func TestMemoryOfConnections(t *testing.T) {
 	const limit, parts = 8 << 20, 8
 	inBubble(t, func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		b := batch{values: slices.Repeat([]string{strings.Repeat("y", 1000)}, 20)}
+		b := batch{values: wide(20, 1000)}
 		for id := range int32(parts) {
 			k.add(id, many(200, b)...)
 		}

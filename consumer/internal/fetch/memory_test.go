@@ -1,8 +1,6 @@
 package fetch
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"runtime"
 	"slices"
@@ -11,6 +9,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // The memory of all partitions stays in the bound, and each goes on.
@@ -65,43 +65,34 @@ func TestMemoryBound(t *testing.T) {
 
 // A partition that waits for room is fetched when its share has changed meanwhile: when another one was closed, or opened.
 func TestRoomByShare(t *testing.T) {
-	const limit = 400 << 10
-	value := strings.Repeat("x", 1000)
-	fill := func(k *fakeCluster, id int32) {
-		for range 40 {
-			k.add(id, batch{values: slices.Repeat([]string{value}, 30)})
+	small := func(o *Options) { o.MaxBytes = 400 << 10 }
+	readsSoon := func(t *testing.T, p *Partition, end int64) {
+		t.Helper()
+		began := time.Now()
+		same(t, offsets(t, p, end), seq(0, end))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("took %v", took)
 		}
 	}
-	t.Run("grows", func(t *testing.T) {
-		inBubble(t, func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			fill(k, 0)
-			fill(k, 1)
-			a, b := open(t, x, 0, 0, -1), open(t, x, 1, 0, -1)
-			time.Sleep(time.Second) // both are full
-			b.Close()
-			began := time.Now()
-			same(t, offsets(t, a, 1200), seq(0, 1200))
-			if took := time.Since(began); took > time.Second {
-				t.Errorf("took %v", took)
-			}
-		})
+	subtest(t, "grows", small, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		for id := range int32(2) {
+			k.add(id, many(40, batch{values: wide(30, 1000)})...)
+		}
+		a, b := open(t, x, 0, 0, -1), open(t, x, 1, 0, -1)
+		time.Sleep(time.Second) // both are full
+		b.Close()
+		readsSoon(t, a, 1200)
 	})
-	t.Run("shrinks", func(t *testing.T) {
-		inBubble(t, func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			k.add(0, batch{values: []string{strings.Repeat("x", 300<<10)}}, batch{values: vals(1)})
-			k.add(1)
-			k.log(1).leader = 2
-			k.known[key{"t", 1}] = fakeLeader{2, 0}
-			a := open(t, x, 0, 0, -1)
-			time.Sleep(time.Second) // it is full by one batch
-			open(t, x, 1, 0, -1)
-			time.Sleep(time.Second)
-			began := time.Now()
-			same(t, offsets(t, a, 2), seq(0, 2))
-			if took := time.Since(began); took > time.Second {
-				t.Errorf("took %v", took)
-			}
-		})
+	subtest(t, "shrinks", small, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		k.add(0, batch{values: wide(1, 300<<10)}, batch{values: vals(1)})
+		k.add(1)
+		k.log(1).leader = 2
+		k.known[key{"t", 1}] = fakeLeader{2, 0}
+		a := open(t, x, 0, 0, -1)
+		time.Sleep(time.Second) // it is full by one batch
+		open(t, x, 1, 0, -1)
+		time.Sleep(time.Second)
+		readsSoon(t, a, 2)
 	})
 }
 
@@ -113,9 +104,7 @@ func TestMemoryOfAnswers(t *testing.T) {
 		k.add(1)
 		waits, goesOn := open(t, x, 0, 0, -1), open(t, x, 1, 0, -1)
 		value := strings.Repeat("x", 100<<10)
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
+		before := heap()
 		for n := range int64(400) {
 			k.change(func() { // one answer for both; the log keeps nothing
 				for id, v := range []string{"v", value} {
@@ -127,9 +116,7 @@ func TestMemoryOfAnswers(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		k.change(func() { k.fetches = nil })
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		if held := int64(after.HeapAlloc) - int64(before.HeapAlloc); held > 2*limit {
+		if held := heap() - before; held > 2*limit {
 			t.Errorf("%d bytes held, the bound is %d", held, limit)
 		}
 		same(t, offsets(t, waits, 400), seq(0, 400))
@@ -140,70 +127,51 @@ func TestMemoryOfAnswers(t *testing.T) {
 // record batch in hand.
 func TestMemoryOfCompressed(t *testing.T) {
 	const parts, perBatch = 16, 2 << 20 / 1000
-	line := []byte(`{"time":"2026-11-27T12:00:00.000Z","level":"info","service":"orders","message":"order accepted","customer":%08d,"items":[1,2,3]}`)
-	values := make([]string, perBatch) // of some 1 KB, which compress well
+	const line = `{"time":"2026-11-27T12:00:00.000Z","level":"info","service":"orders","message":"order accepted","customer":%08d,"items":[1,2,3]}`
+	unpacked, values := 0, make([]string, perBatch) // of some 1 KB, which compress well
 	for i := range values {
-		values[i] = strings.Repeat(fmt.Sprintf(string(line), i), 7)
+		values[i] = strings.Repeat(fmt.Sprintf(line, i), 7)
+		unpacked += len(values[i])
 	}
 	one := (&batch{values: values, codec: sarama.CompressionZSTD, bare: true}).encode()
-	unpacked := 0
-	for _, v := range values {
-		unpacked += len(v)
-	}
-	t.Logf("a record batch of %d KB has %d KB", len(one)>>10, unpacked>>10)
 	for _, limit := range []int{64 << 20, 8 << 20} {
-		t.Run(fmt.Sprint(limit>>20, " MiB"), func(t *testing.T) {
-			inBubble(t, func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				for id := range int32(parts) {
-					k.change(func() {
-						l := k.log(id)
-						for range 4 * limit / parts / len(one) {
-							b := bytes.Clone(one[:8])
-							binary.BigEndian.PutUint64(b, uint64(l.end))
-							l.batches = append(l.batches, batch{base: l.end, last: l.end + perBatch - 1})
-							l.bytes = append(l.bytes, slices.Concat(b, one[8:]))
-							l.end += perBatch
-						}
-					})
+		subtest(t, fmt.Sprint(limit>>20, " MiB"), func(o *Options) { o.MaxBytes = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			for id := range int32(parts) {
+				l := k.log(id)
+				for range 4 * limit / parts / len(one) {
+					l.batches = append(l.batches, batch{base: l.end, last: l.end + perBatch - 1})
+					l.bytes = append(l.bytes, slices.Concat(wire(nil).i64(l.end), one[8:]))
+					l.end += perBatch
 				}
-				held := func() int {
-					runtime.GC()
-					runtime.GC()
-					var now runtime.MemStats
-					runtime.ReadMemStats(&now)
-					return int(now.HeapAlloc)
-				}
-				before := held()
-				ps := make([]*Partition, parts)
-				for id := range ps {
-					ps[id] = open(t, x, int32(id), 0, -1)
+			}
+			before := heap()
+			ps := make([]*Partition, parts)
+			for id := range ps {
+				ps[id] = open(t, x, int32(id), 0, -1)
+			}
+			time.Sleep(time.Second)
+			if waits := heap() - before; waits > 2*limit {
+				t.Errorf("%d MB wait, BufferBytes is %d MB", waits>>20, limit>>20)
+			}
+			hands := make([]Batch, parts)
+			for round := range 2 {
+				for id, p := range ps {
+					b, err := next(t, p, time.Second)
+					noerr.Must(t, err)
+					hands[id] = b
+					if id+round > 0 {
+						continue
+					}
+					if taken := heap() - before; taken > 2*limit+unpacked {
+						t.Errorf("%d MB with one batch of %d MB in hand", taken>>20, unpacked>>20)
+					}
 				}
 				time.Sleep(time.Second)
-				if waits := held() - before; waits > 2*limit {
-					t.Errorf("%d MB wait, BufferBytes is %d MB", waits>>20, limit>>20)
-				}
-				hands := make([]Batch, parts)
-				for round := range 2 {
-					for id, p := range ps {
-						b, err := next(t, p, time.Second)
-						if err != nil {
-							t.Fatal(err)
-						}
-						hands[id] = b
-						if id+round > 0 {
-							continue
-						}
-						if taken := held() - before; taken > 2*limit+unpacked {
-							t.Errorf("%d MB with one batch of %d MB in hand", taken>>20, unpacked>>20)
-						}
-					}
-					time.Sleep(time.Second)
-				}
-				if taken := held() - before; taken > 2*limit+parts*(unpacked+maxHandOut) {
-					t.Errorf("%d MB, with a batch of %d MB in hand for each partition", taken>>20, unpacked>>20)
-				}
-				runtime.KeepAlive(hands)
-			})
+			}
+			if taken := heap() - before; taken > 2*limit+parts*(unpacked+maxHandOut) {
+				t.Errorf("%d MB, with a batch of %d MB in hand for each partition", taken>>20, unpacked>>20)
+			}
+			runtime.KeepAlive(hands)
 		})
 	}
 }
@@ -242,11 +210,8 @@ func TestOversize(t *testing.T) {
 
 // Record batches without messages are one while their answer is read. Those that differ take some times its size for a moment.
 func TestMemoryOfEmptyBatches(t *testing.T) {
-	const n = 50_000
 	s, err := newSettings(Options{Config: testConfig()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	for name, c := range map[string]struct {
 		of   func(i int64) batch
 		most int // bytes allocated for one of the answer, with what growing leaves behind
@@ -257,19 +222,15 @@ func TestMemoryOfEmptyBatches(t *testing.T) {
 	} {
 		var records []byte
 		var last batch
-		for i := range int64(n) {
+		for i := range int64(50_000) {
 			last = c.of(i + 1)
 			records = append(records, last.encode()...)
 		}
 		k := key{"t", 0}
 		e := &entry{p: &Partition{key: k}, epoch: -1}
 		a := &answer{parts: map[key]*part{k: {records: records}}}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		r := e.parse(a, &s)
-		runtime.ReadMemStats(&after)
-		took := int(after.TotalAlloc - before.TotalAlloc)
-		if t.Logf("%s: %d KB of %d KB", name, took>>10, len(records)>>10); took > c.most*len(records) {
+		var r result
+		if took := allocated(func() { r = e.parse(a, &s) }); took > c.most*len(records) {
 			t.Errorf("%s: %d KB for %d KB", name, took>>10, len(records)>>10)
 		}
 		if r.err != nil || len(r.got) != 1 || !r.got[0].isEmpty() || r.got[0].next != last.end()+1 || r.got[0].leaderEpoch != last.epoch {

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"slices"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,53 +13,37 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
-// asking is a writer of the log that calls the fetcher, as a writer does that asks for the group's status.
-type asking struct {
-	slog.Handler
-	t     *testing.T
-	kinds map[string]int // of lines, that were written while nobody held the lock
-	of    *Fetcher
-}
-
-// Handle sees whether the lock can be had. Others hold it for moments.
-func (a *asking) Handle(_ context.Context, r slog.Record) error {
-	kind := ""
-	r.Attrs(func(attr slog.Attr) bool {
-		if attr.Key == "kind" {
-			kind = attr.Value.String()
-		}
-		return true
-	})
-	for range 100_000 {
-		if a.of.mu.TryLock() {
-			a.kinds[r.Message+" "+kind]++ // the lock guards it
-			a.of.mu.Unlock()
-			return nil
-		}
-		runtime.Gosched()
-	}
-	a.t.Errorf("the log was told %q of kind %s with the fetcher's lock held", r.Message, kind)
-	return nil
-}
-
-// No line is written with the lock held. The lines are about brokers that fail and are stopped, partitions that fail and are
-// closed, and brokers that throttle.
+// No line is written with the lock held, because a writer may ask for the group's status. The lines are about brokers that fail
+// and are stopped, partitions that fail and are closed, and brokers that throttle.
 func TestLogIsNotWrittenUnderTheLock(t *testing.T) {
-	w := &asking{Handler: slog.DiscardHandler, t: t, kinds: map[string]int{}}
-	log := errlog.New(slog.New(enabled{w}))
-	inBubble(t, func(o *Options) { o.Errors = log }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		w.of = x
-		k.add(0, batch{values: vals(1)})
-		p := open(t, x, 0, 0, -1)
-		same(t, offsets(t, p, 1), []int64{0})
-		k.change(func() {
-			k.down[1] = true
-			for _, c := range k.conns {
-				c.Close()
+	var of *Fetcher
+	kinds := map[string]int{} // of lines that were written while nobody held the lock, which guards it
+	log := errlog.New(slog.New(writerFunc(func(r slog.Record) {
+		line := r.Message
+		for a := range r.Attrs {
+			if a.Key == "kind" {
+				line += " " + a.Value.String()
 			}
-		})
+		}
+		for range 100_000 { // others hold it for moments
+			if of.mu.TryLock() {
+				kinds[line]++
+				of.mu.Unlock()
+				return
+			}
+			runtime.Gosched()
+		}
+		t.Errorf("the log was told %q with the fetcher's lock held", line)
+	})))
+	inBubble(t, func(o *Options) { o.Errors = log }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		of = x
+		p := begun(t, k, x, 1)
+		k.change(func() { k.down[1] = true })
+		k.hangUp()
 		time.Sleep(time.Minute)
 		k.change(func() { k.down[1], k.throttle = false, time.Hour })
 		k.add(0, batch{values: vals(1)})
@@ -74,16 +57,11 @@ func TestLogIsNotWrittenUnderTheLock(t *testing.T) {
 	for _, line := range []string{
 		"failed broker", "still failing broker", "recovered broker", "failed fetch", "recovered fetch", "failed throttle",
 	} {
-		if w.kinds[line] == 0 {
-			t.Errorf("no line %q: %v", line, w.kinds)
+		if kinds[line] == 0 {
+			t.Errorf("no line %q: %v", line, kinds)
 		}
 	}
 }
-
-// enabled takes all records.
-type enabled struct{ slog.Handler }
-
-func (enabled) Enabled(context.Context, slog.Level) bool { return true }
 
 // A writer that blocks holds up neither callers of the fetcher nor messages. The lines that waited are written in order, and are
 // bounded.
@@ -97,9 +75,7 @@ func TestLogThatBlocks(t *testing.T) {
 	log := errlog.New(slog.New(w))
 	inBubble(t, func(o *Options) { o.Errors = log }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		blocks = make(chan struct{}) // of the bubble
-		k.add(0, batch{values: vals(1)})
-		p := open(t, x, 0, 0, -1)
-		same(t, offsets(t, p, 1), []int64{0})
+		p := begun(t, k, x, 1)
 		x.mu.Lock()
 		x.failed(kindBroker, "1", errors.New("refused in a test"))
 		go x.unlock()
@@ -138,23 +114,11 @@ func (w writerFunc) WithGroup(string) slog.Handler                 { return w }
 func TestBrokerIsNotGivenUpWhileKafkaIsAway(t *testing.T) {
 	for _, away := range []bool{true, false} {
 		var reachable atomic.Bool
-		var mu sync.Mutex
-		var said []string
-		log := errlog.New(slog.New(writerFunc(func(r slog.Record) {
-			mu.Lock()
-			defer mu.Unlock()
-			said = append(said, r.Message)
-		})))
-		told := func() []string {
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Clone(said)
-		}
+		said := &logtest.Log{}
+		log := errlog.New(slog.New(slog.NewTextHandler(said, nil)))
 		inBubble(t, func(o *Options) { o.Errors, o.Reachable = log, reachable.Load }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			reachable.Store(true)
-			k.add(0, batch{values: vals(1)})
-			p := open(t, x, 0, 0, -1)
-			same(t, offsets(t, p, 1), []int64{0})
+			p := begun(t, k, x, 1)
 			k.change(func() {
 				k.silent[1] = true
 				if away {
@@ -168,19 +132,15 @@ func TestBrokerIsNotGivenUpWhileKafkaIsAway(t *testing.T) {
 			}
 			reachable.Store(!away)
 			time.Sleep(10 * time.Minute)
-			if away != log.Failing() {
-				t.Errorf("away %v, it fails: %v, told %q", away, log.Failing(), told())
-			}
+			assert.Equal(t, log.Failing(), away, "it fails; logged %s", said)
 			k.change(func() { k.silent[1], k.leaderErr = false, nil })
 			same(t, offsets(t, p, 2), []int64{1})
 			time.Sleep(time.Second)
 			reachable.Store(true)
-			lines := told()
-			if away && (len(lines) == 0 || lines[0] != "failed" || slices.Contains(lines, "given up while it failed") || lines[len(lines)-1] != "recovered") {
-				t.Errorf("told %q", lines)
-			}
-			if !away && !slices.Contains(lines, "given up while it failed") {
-				t.Errorf("a broker that is not needed: told %q", lines)
+			lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+			givenUp := said.Count("given up while it failed") > 0
+			if givenUp == away || away && (!strings.Contains(lines[0], "msg=failed") || !strings.Contains(lines[len(lines)-1], "msg=recovered")) {
+				t.Errorf("away %t, logged\n%s", away, said)
 			}
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // opinion has sarama decode answers.
@@ -20,9 +22,7 @@ func newOpinion(tb testing.TB) *opinion {
 	o := &opinion{broker: sarama.NewBroker("1")}
 	config := testConfig()
 	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, o
-	if err := o.broker.Open(config); err != nil {
-		tb.Fatal(err)
-	}
+	noerr.Must(tb, o.broker.Open(config))
 	tb.Cleanup(func() { _ = o.broker.Close() })
 	return o
 }

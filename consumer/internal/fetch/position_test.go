@@ -3,36 +3,45 @@ package fetch
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
-// An out-of-range error has the bounds of the log. Only the leader's answer counts.
+// An out-of-range error has the bounds of the log, with an epoch to compare, too, and is an error of the opening. Only the
+// leader's answer counts.
 func TestOutOfRange(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(10)}, batch{values: vals(10)})
-		k.log(0).start = 10
-		for _, at := range []int64{3, 50} {
-			p := open(t, x, 0, at, -1)
-			_, err := next(t, p, time.Second)
-			var out *RangeError
-			if !errors.As(err, &out) || !errors.Is(err, sarama.ErrOffsetOutOfRange) || out.Start != 10 || out.End != 20 || out.Position != at {
-				t.Errorf("at %d: %v", at, err)
+	for _, epoch := range []int32{-1, 5} {
+		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.change(func() { k.log(0).epoch = 5; k.known[key{"t", 0}] = fakeLeader{1, 5} })
+			k.add(0, batch{values: vals(10)}, batch{values: vals(10)})
+			k.log(0).start = 10
+			for _, at := range []int64{3, 5, 21, 22, 50} {
+				began := time.Now()
+				p := open(t, x, 0, at, epoch)
+				err := p.Opened(t.Context())
+				if !errors.Is(err, sarama.ErrOffsetOutOfRange) || time.Since(began) > time.Second {
+					t.Errorf("opened at %d: %v after %v", at, err, time.Since(began))
+				}
+				_, err = next(t, p, time.Second)
+				var out *RangeError
+				if !errors.As(err, &out) || !errors.Is(err, sarama.ErrOffsetOutOfRange) || out.Start != 10 || out.End != 20 || out.Position != at {
+					t.Errorf("at %d: %v", at, err)
+				}
+				p.Close()
 			}
-			p.Close()
-		}
-		p := open(t, x, 0, 10, -1)
-		same(t, offsets(t, p, 20), seq(10, 20))
-		k.change(func() { k.log(0).start = 25; k.log(0).end = 30 }) // DeleteRecords passes the reader
-		if _, err := next(t, p, time.Minute); !errors.Is(err, sarama.ErrOffsetOutOfRange) {
-			t.Errorf("passed by: %v", err)
-		}
-	})
+			p := open(t, x, 0, 10, epoch)
+			same(t, offsets(t, p, 20), seq(10, 20))
+			k.change(func() { k.log(0).start = 25; k.log(0).end = 30 }) // DeleteRecords passes the reader
+			_, err := next(t, p, time.Minute)
+			assert.Error(t, err, sarama.ErrOffsetOutOfRange, "passed by")
+		})
+	}
 }
 
 // A follower that the leader names is fetched from, until its lease ends. What it does not have is asked for at the leader.
@@ -56,9 +65,7 @@ func TestFollower(t *testing.T) {
 		}
 		before := count()
 		time.Sleep(3*time.Minute + 10*time.Second)
-		if n := count() - before; n != 3 {
-			t.Errorf("the leader was asked %d times in three leases", n)
-		}
+		assert.Equal(t, count()-before, 3, "questions to the leader in three leases")
 		k.change(func() { k.log(0).lagging = 3; k.log(0).err = 0 })
 		if _, err := next(t, p, 10*time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the follower lags: %v", err)
@@ -76,34 +83,32 @@ func TestFollower(t *testing.T) {
 // position itself, because the end of the log that it tells consumers may lag behind for a while.
 func TestOutOfRangeOfAFollower(t *testing.T) {
 	for name, missing := range map[string]bool{"the leader has it": false, "the leader lacks it": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, batch{values: vals(10)})
-				k.log(0).follower, k.log(0).lagging, k.log(0).told = 2, 10, 5
-				p := open(t, x, 0, 0, -1)
-				same(t, offsets(t, p, 10), seq(0, 10))
-				k.change(func() { k.log(0).follower, k.log(0).replica = -1, 2 }) // the lease lasts
-				if missing {
-					k.change(func() { k.log(0).end, k.log(0).lagging = 8, 5 })
-				} else {
-					k.change(func() { k.log(0).lagging = 5 })
-				}
-				before := len(k.requests())
-				_, err := next(t, p, 10*time.Second)
-				k.mu.Lock()
-				ranges := k.ranges
-				k.mu.Unlock()
-				brokers := []int32{}
-				for _, f := range k.requests()[before:] {
-					brokers = append(brokers, f.broker)
-				}
-				if len(brokers) < 1 || brokers[len(brokers)-1] != 1 {
-					t.Errorf("brokers %v were asked, the leader is 1", brokers)
-				}
-				if missing != errors.Is(err, sarama.ErrOffsetOutOfRange) || missing != (ranges > 0) {
-					t.Errorf("Next: %v, the leader was asked %d times what it has", err, ranges)
-				}
-			})
+		subtest(t, name, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, batch{values: vals(10)})
+			k.log(0).follower, k.log(0).lagging, k.log(0).told = 2, 10, 5
+			p := open(t, x, 0, 0, -1)
+			same(t, offsets(t, p, 10), seq(0, 10))
+			k.change(func() { k.log(0).follower, k.log(0).replica = -1, 2 }) // the lease lasts
+			if missing {
+				k.change(func() { k.log(0).end, k.log(0).lagging = 8, 5 })
+			} else {
+				k.change(func() { k.log(0).lagging = 5 })
+			}
+			before := len(k.requests())
+			_, err := next(t, p, 10*time.Second)
+			k.mu.Lock()
+			ranges := k.ranges
+			k.mu.Unlock()
+			brokers := []int32{}
+			for _, f := range k.requests()[before:] {
+				brokers = append(brokers, f.broker)
+			}
+			if len(brokers) < 1 || brokers[len(brokers)-1] != 1 {
+				t.Errorf("brokers %v were asked, the leader is 1", brokers)
+			}
+			if missing != errors.Is(err, sarama.ErrOffsetOutOfRange) || missing != (ranges > 0) {
+				t.Errorf("Next: %v, the leader was asked %d times what it has", err, ranges)
+			}
 		})
 	}
 }
@@ -111,21 +116,22 @@ func TestOutOfRangeOfAFollower(t *testing.T) {
 // After an unclean election the last batch that was read is compared with the new log: at the next leader epoch, and at the
 // opening if an epoch is given (KIP-320).
 func TestTruncation(t *testing.T) {
-	rewrite := func(k *fakeCluster) {
+	elect := func(k *fakeCluster) { // the new leader has the first 900
 		k.change(func() {
 			l := k.log(0)
 			l.leader, l.epoch, l.end = 2, 6, 900
 			l.batches, l.bytes = l.batches[:90], l.bytes[:90]
 		})
-		for range 30 {
-			k.add(0, batch{values: vals(10)})
-		}
 	}
-	fill := func(k *fakeCluster) {
-		k.change(func() { k.log(0).epoch = 5; k.known[key{"t", 0}] = fakeLeader{1, 5} })
-		for range 100 {
-			k.add(0, batch{values: vals(10)})
-		}
+	rewrite := func(k *fakeCluster, batches int) {
+		elect(k)
+		k.add(0, many(batches, batch{values: vals(10)})...)
+	}
+	all := func(t *testing.T, x *Fetcher) *Partition {
+		t.Helper()
+		p := open(t, x, 0, 0, -1)
+		same(t, offsets(t, p, 1000), seq(0, 1000))
+		return p
 	}
 	check := func(t *testing.T, p *Partition) {
 		t.Helper()
@@ -135,162 +141,101 @@ func TestTruncation(t *testing.T) {
 			t.Fatalf("Next: %v", err)
 		}
 	}
-	t.Run("while reading", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			fill(k)
-			p := open(t, x, 0, 0, -1)
-			same(t, offsets(t, p, 1000), seq(0, 1000))
-			rewrite(k)
+	tests := map[string]func(t *testing.T, k *fakeCluster, x *Fetcher){
+		"while reading": func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			p := all(t, x)
+			rewrite(k, 30)
 			check(t, p)
-		})
-	})
-	t.Run("at the opening", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			fill(k)
-			rewrite(k)
+		},
+		"at the opening": func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			rewrite(k, 30)
 			check(t, open(t, x, 0, 1000, 5))
-		})
-	})
-	t.Run("a follower lags behind", func(t *testing.T) {
-		for _, end := range []int64{0, 950, 1000} {
-			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				fill(k)
-				p := open(t, x, 0, 0, -1)
-				same(t, offsets(t, p, 1000), seq(0, 1000))
-				rewrite(k)
-				k.change(func() { k.log(0).follower, k.log(0).lagging = 1, end })
-				time.Sleep(5 * time.Second)
-				k.change(func() { k.log(0).lagging = -1 })
-				check(t, p)
-			})
-		}
-	})
-	t.Run("shorter than the position", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			fill(k)
-			p := open(t, x, 0, 0, -1)
-			same(t, offsets(t, p, 1000), seq(0, 1000))
-			k.change(func() {
-				l := k.log(0)
-				l.leader, l.epoch, l.end = 2, 6, 900
-				l.batches, l.bytes = l.batches[:90], l.bytes[:90]
-			})
-			for range 3 {
-				k.add(0, batch{values: vals(10)})
-			}
+		},
+		"shorter than the position": func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			p := all(t, x)
+			rewrite(k, 3)
 			check(t, p)
-		})
-	})
-	t.Run("one shorter than the position", func(t *testing.T) {
-		for _, later := range []bool{true, false} { // whether the new leader has written anything
-			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				fill(k)
-				k.change(func() {
-					l := k.log(0)
-					l.leader, l.epoch, l.end = 2, 6, 900
-					l.batches, l.bytes = l.batches[:90], l.bytes[:90]
-				})
-				want := int64(999)
-				if later {
-					want = 900
-					k.add(0, batch{values: vals(99)})
-				} else {
-					k.add(0, batch{values: vals(99), epoch: 5})
-				}
-				began := time.Now()
-				var cut *TruncatedError
-				if err := open(t, x, 0, 1000, 5).Opened(t.Context()); !errors.As(err, &cut) || cut.Diverges != want || time.Since(began) > time.Second {
-					t.Errorf("later %v: Opened: %v after %v", later, err, time.Since(began))
-				}
-			})
-		}
-	})
-	t.Run("the end is told late", func(t *testing.T) {
-		for _, rewritten := range []bool{true, false} {
-			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				fill(k)
-				if rewritten {
-					rewrite(k)
-				}
-				end := k.log(0).end
-				k.change(func() { k.log(0).mark = 990 })
-				began := time.Now()
-				p := open(t, x, 0, 1000, 5)
-				if err := p.Opened(t.Context()); err != nil || time.Since(began) > time.Second {
-					t.Errorf("rewritten %v: Opened: %v after %v", rewritten, err, time.Since(began))
-				}
-				before := len(k.requests())
-				_, err := next(t, p, 30*time.Second)
-				if n := len(k.requests()) - before; !errors.Is(err, context.DeadlineExceeded) || n > 100 {
-					t.Errorf("rewritten %v: Next: %v after %d requests in 30 s", rewritten, err, n)
-				}
-				k.change(func() { k.log(0).mark = 0 })
-				if rewritten {
-					check(t, p)
-					return
-				}
-				k.add(0, batch{values: vals(1)})
-				same(t, offsets(t, p, end+1), []int64{end})
-			})
-		}
-	})
-	t.Run("the batch to compare was emptied", func(t *testing.T) { // by compaction; its header has its leader epoch all the same
-		for _, epoch := range []int32{5, 6} {
-			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				fill(k)
-				k.change(func() {
-					l := k.log(0)
-					l.leader, l.epoch, l.end = 2, 6, 900
-					l.batches, l.bytes = l.batches[:90], l.bytes[:90]
-				})
-				k.add(0, batch{base: 900, last: 999, epoch: epoch}, batch{values: vals(10)})
-				k.known[key{"t", 0}] = fakeLeader{2, 6}
-				p := open(t, x, 0, 1000, 5)
-				if epoch == 5 {
-					same(t, offsets(t, p, 1010), seq(1000, 1010))
-					return
-				}
-				check(t, p)
-			})
-		}
-	})
-	t.Run("clean", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			fill(k)
+		},
+		"clean": func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			p := open(t, x, 0, 995, 5)
 			same(t, offsets(t, p, 1000), seq(995, 1000))
 			k.change(func() { k.log(0).leader, k.log(0).epoch = 2, 6 })
 			k.add(0, batch{values: vals(10)})
 			same(t, offsets(t, p, 1010), seq(1000, 1010))
-		})
-	})
-	t.Run("an epoch that no leader had", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			fill(k)
+		},
+		"an epoch that no leader had": func(t *testing.T, _ *fakeCluster, x *Fetcher) {
 			same(t, offsets(t, open(t, x, 0, 995, 99), 1000), seq(995, 1000))
-		})
-	})
-	t.Run("taken by retention", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			fill(k)
+		},
+		"taken by retention": func(t *testing.T, k *fakeCluster, x *Fetcher) {
 			k.log(0).start = 1000
 			k.add(0, batch{values: vals(1)})
 			same(t, offsets(t, open(t, x, 0, 1000, 5), 1001), []int64{1000})
-		})
-	})
-}
-
-// A position that Kafka does not have is an error of the opening, with an epoch to compare too.
-func TestOutOfRangeWithAnEpoch(t *testing.T) {
-	for _, offset := range []int64{5, 21, 22, 50} {
-		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			k.change(func() { k.log(0).epoch = 5; k.known[key{"t", 0}] = fakeLeader{1, 5} })
-			k.add(0, batch{values: vals(10)}, batch{values: vals(10)})
-			k.log(0).start = 10
+		},
+	}
+	for _, end := range []int64{0, 950, 1000} {
+		tests[fmt.Sprintf("a follower lags behind at %d", end)] = func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			p := all(t, x)
+			rewrite(k, 30)
+			k.change(func() { k.log(0).follower, k.log(0).lagging = 1, end })
+			time.Sleep(5 * time.Second)
+			k.change(func() { k.log(0).lagging = -1 })
+			check(t, p)
+		}
+	}
+	for epoch, want := range map[int32]int64{5: 999, 6: 900} { // of what the new leader has after the first 900
+		tests[fmt.Sprintf("one shorter than the position, epoch %d", epoch)] = func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			elect(k)
+			k.add(0, batch{values: vals(99), epoch: epoch})
 			began := time.Now()
-			if err := open(t, x, 0, offset, 5).Opened(t.Context()); !errors.Is(err, sarama.ErrOffsetOutOfRange) || time.Since(began) > time.Second {
-				t.Errorf("opened at %d: %v after %v", offset, err, time.Since(began))
+			var cut *TruncatedError
+			if err := open(t, x, 0, 1000, 5).Opened(t.Context()); !errors.As(err, &cut) || cut.Diverges != want || time.Since(began) > time.Second {
+				t.Errorf("Opened: %v after %v", err, time.Since(began))
 			}
+		}
+		// Compaction has emptied the batch to compare; its header has its leader epoch all the same.
+		tests[fmt.Sprintf("the batch to compare was emptied, epoch %d", epoch)] = func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			elect(k)
+			k.add(0, batch{base: 900, last: 999, epoch: epoch}, batch{values: vals(10)})
+			k.known[key{"t", 0}] = fakeLeader{2, 6}
+			p := open(t, x, 0, 1000, 5)
+			if epoch == 6 {
+				check(t, p)
+				return
+			}
+			same(t, offsets(t, p, 1010), seq(1000, 1010))
+		}
+	}
+	for _, rewritten := range []bool{true, false} {
+		tests[fmt.Sprintf("the end is told late, rewritten %t", rewritten)] = func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			if rewritten {
+				rewrite(k, 30)
+			}
+			end := k.log(0).end
+			k.change(func() { k.log(0).mark = 990 })
+			began := time.Now()
+			p := open(t, x, 0, 1000, 5)
+			if err := p.Opened(t.Context()); err != nil || time.Since(began) > time.Second {
+				t.Errorf("Opened: %v after %v", err, time.Since(began))
+			}
+			before := len(k.requests())
+			_, err := next(t, p, 30*time.Second)
+			if n := len(k.requests()) - before; !errors.Is(err, context.DeadlineExceeded) || n > 100 {
+				t.Errorf("Next: %v after %d requests in 30 s", err, n)
+			}
+			k.change(func() { k.log(0).mark = 0 })
+			if rewritten {
+				check(t, p)
+				return
+			}
+			k.add(0, batch{values: vals(1)})
+			same(t, offsets(t, p, end+1), []int64{end})
+		}
+	}
+	for name, test := range tests {
+		subtest(t, name, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.change(func() { k.log(0).epoch = 5; k.known[key{"t", 0}] = fakeLeader{1, 5} })
+			k.add(0, many(100, batch{values: vals(10)})...)
+			test(t, k, x)
 		})
 	}
 }
@@ -306,15 +251,13 @@ func TestEpochFrom(t *testing.T) {
 		"one epoch":               {7, -1, 6},
 		"two epochs":              {1, 3, 6},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.change(func() { k.log(0).epoch = 4; k.known[key{"t", 0}] = fakeLeader{1, 4} })
-				k.add(0, batch{values: vals(6), epoch: 3}, batch{values: vals(2), epoch: 4})
-				b, err := next(t, open(t, x, 0, c.offset, c.epoch), time.Second)
-				if err != nil || b.Next != 8 || b.LeaderEpoch != 4 || b.LeaderEpochFrom != c.want {
-					t.Errorf("next %d, epoch %d from %d, %v", b.Next, b.LeaderEpoch, b.LeaderEpochFrom, err)
-				}
-			})
+		subtest(t, name, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.change(func() { k.log(0).epoch = 4; k.known[key{"t", 0}] = fakeLeader{1, 4} })
+			k.add(0, batch{values: vals(6), epoch: 3}, batch{values: vals(2), epoch: 4})
+			b, err := next(t, open(t, x, 0, c.offset, c.epoch), time.Second)
+			if err != nil || b.Next != 8 || b.LeaderEpoch != 4 || b.LeaderEpochFrom != c.want {
+				t.Errorf("next %d, epoch %d from %d, %v", b.Next, b.LeaderEpoch, b.LeaderEpochFrom, err)
+			}
 		})
 	}
 }
@@ -323,7 +266,7 @@ func TestEpochFrom(t *testing.T) {
 // the end.
 func TestSeekingInsideOfLargeBatches(t *testing.T) {
 	inBubble(t, func(o *Options) { o.MaxBytes = 256 << 10 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		big := batch{values: slices.Repeat([]string{strings.Repeat("y", 1000)}, 1000)}
+		big := batch{values: wide(1000, 1000)}
 		k.add(0, big, big, big, big)
 		p := open(t, x, 0, 0, -1)
 		for i := range 40 {

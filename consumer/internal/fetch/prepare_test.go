@@ -4,13 +4,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-func dials(c *fakeCluster) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.dials
-}
+	"github.com/kielgo/kiel/internal/testonly/assert"
+)
 
 // Prepare connects to the leader before a partition is opened, which then uses that connection. Nothing is asked on it meanwhile.
 func TestPrepareConnects(t *testing.T) {
@@ -19,17 +15,13 @@ func TestPrepareConnects(t *testing.T) {
 		synctest.Wait() // Run has begun
 		x.Prepare("t", []int32{0})
 		synctest.Wait()
-		if n := dials(c); n != 1 {
-			t.Errorf("%d connections before the partition is opened, want 1", n)
-		}
+		assert.Equal(t, c.dialled(), 1, "connections before the partition is opened")
 		x.Prepare("t", []int32{0, 7})
 		synctest.Wait()
 		p := open(t, x, 0, 0, -1)
 		defer p.Close()
 		same(t, offsets(t, p, 3), seq(0, 3))
-		if n := dials(c); n != 1 {
-			t.Errorf("%d connections, want 1", n)
-		}
+		assert.Equal(t, c.dialled(), 1, "connections")
 	})
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // The Fetcher reads what sarama reads, from any offset, with seeks, partitions that open and close, and memory that is used
@@ -33,9 +35,7 @@ func TestRandomLogs(t *testing.T) {
 			}
 			b, after := some(random, first)
 			parsed := part{records: b}
-			if err := parsed.split(); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, parsed.split())
 			if last := parsed.batches[len(parsed.batches)-1]; last.old { // else it has offsets that no broker would give it out for
 				after = last.last + 1
 			}
@@ -49,9 +49,7 @@ func TestRandomLogs(t *testing.T) {
 		}
 		end := bs[len(bs)-1].last + 1
 		decoded, err := other.decode(answerWith(all))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		want := decoded[key{"t", 3}]
 		for i := range want {
 			want[i].Partition = 0
@@ -81,9 +79,7 @@ func TestRandomLogs(t *testing.T) {
 			var extra *Partition
 			for pos := at; pos < end; {
 				b, err := next(t, p, time.Minute)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, err)
 				if b.Next < pos {
 					t.Fatalf("back from %d to %d", pos, b.Next)
 				}

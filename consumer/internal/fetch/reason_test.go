@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // tally counts failures by reason.
@@ -59,9 +61,7 @@ func TestFailuresAreCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var failures tally
 			inBubble(t, func(o *Options) { o.OnFailure = failures.add }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, batch{values: vals(5)})
-				p := open(t, x, 0, 0, -1)
-				same(t, offsets(t, p, 5), seq(0, 5))
+				begun(t, k, x, 5)
 				k.change(func() { c.fail(k) })
 				time.Sleep(20 * time.Second)
 				failures.only(t, c.want, c.least, c.most)
@@ -84,9 +84,7 @@ func TestReasonOf(t *testing.T) {
 		sarama.ErrSASLAuthenticationFailed:                    Refused,
 		sarama.KError(9999):                                   Other,
 	} {
-		if got := ReasonOf(fmt.Errorf("wrapped: %w", err)); got != want {
-			t.Errorf("%v: %q, want %q", err, got, want)
-		}
+		assert.Equal(t, ReasonOf(fmt.Errorf("wrapped: %w", err)), want, "%v", err)
 	}
 	for code := range sarama.KError(200) {
 		if got := ReasonOf(code); !slices.Contains(Reasons(), got) {

@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // decodeAll decodes the record batches in an answer, as a partition does at its start.
@@ -66,12 +67,8 @@ func describe(m *sarama.ConsumerMessage) string {
 
 // answerWith returns an answer of version 11 with records of partition 3 of topic t.
 func answerWith(records []byte) []byte {
-	out := bytes.Repeat([]byte{0}, 10)
-	out = append(out, 0, 0, 0, 1, 0, 1, 't', 0, 0, 0, 1, 0, 0, 0, 3, 0, 0)
-	out = append(out, bytes.Repeat([]byte{0}, 24+4)...)
-	out = append(out, 255, 255, 255, 255)
-	out = binary.BigEndian.AppendUint32(out, uint32(len(records)))
-	return append(out, records...)
+	out := append(append(make(wire, 10), 0, 0, 0, 1, 0, 1, 't').i32(1, 3), make([]byte, 2+24+4)...)
+	return append(out.i32(-1, len(records)), records...)
 }
 
 // randomBatch returns a record batch with whatever records may have, and the offset after it.
@@ -88,50 +85,25 @@ func randomBatch(random *rand.Rand, first int64) ([]byte, int64) {
 			return []byte(strings.Repeat("ab", random.IntN(50)))
 		}
 	}
-	field := func(out, b []byte) []byte {
-		if b == nil {
-			return binary.AppendVarint(out, -1)
-		}
-		return append(binary.AppendVarint(out, int64(len(b))), b...)
-	}
 	var records []byte
 	count, delta := random.IntN(40), int64(0)
 	for range count {
-		record := []byte{0}
-		record = binary.AppendVarint(record, random.Int64N(2000)-1000)
-		record = binary.AppendVarint(record, delta)
-		record = field(field(record, some()), some())
-		headers := max(random.IntN(5)-2, 0)
-		record = binary.AppendVarint(record, int64(headers))
-		for range headers {
-			record = field(field(record, []byte(strings.Repeat("h", random.IntN(9)))), some())
+		stamp, key, value := random.Int64N(2000)-1000, some(), some()
+		var headers [][]byte
+		for range max(random.IntN(5)-2, 0) {
+			headers = append(headers, []byte(strings.Repeat("h", random.IntN(9))), some())
 		}
-		records = append(binary.AppendVarint(records, int64(len(record))), record...)
+		records = append(records, record(stamp, delta, key, value, headers...)...)
 		delta += 1 + int64(random.IntN(3)/2)
 	}
 	codec := sarama.CompressionCodec(random.IntN(5))
-	attributes := uint16(codec) | uint16(random.IntN(2)*logAppendTime)
-	if codec != sarama.CompressionNone {
-		records = compressed(codec, records)
-	}
+	attributes := int(codec) | random.IntN(2)*logAppendTime
+	records = compressed(codec, records)
 	if count == 0 {
 		records, attributes, delta = nil, 0, 5
 	}
-	body := binary.BigEndian.AppendUint16(nil, attributes)
-	body = binary.BigEndian.AppendUint32(body, uint32(delta))
-	body = binary.BigEndian.AppendUint64(body, uint64(random.Int64N(1e12)+1000))
-	body = binary.BigEndian.AppendUint64(body, uint64(random.Int64N(1e12)))
-	body = append(body, bytes.Repeat([]byte{255}, 14)...)
-	body = binary.BigEndian.AppendUint32(body, uint32(count))
-	return withHeader(first, append(body, records...)), first + delta + 1
-}
-
-// withHeader puts the part of a record batch before it that its checksum is not of.
-func withHeader(first int64, body []byte) []byte {
-	out := binary.BigEndian.AppendUint64(nil, uint64(first))
-	out = binary.BigEndian.AppendUint32(out, uint32(9+len(body)))
-	out = append(out, 0, 0, 0, 7, 2)
-	return append(binary.BigEndian.AppendUint32(out, checksum(body)), body...)
+	body := batchBody(attributes, delta, random.Int64N(1e12)+1000, random.Int64N(1e12), -1, count, records)
+	return withHeader(first, 7, body), first + delta + 1
 }
 
 // All that a record has is what sarama makes of it, whatever its compression.
@@ -154,17 +126,11 @@ func TestDecodesAsSarama(t *testing.T) {
 		records = records[:len(records)-random.IntN(2)*random.IntN(len(records))] // the last came in part
 		body := answerWith(records)
 		want, err := other.decode(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		a, err := readAnswer(&keptAnswer{version: 11, body: body})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		got, err := decodeAll(u, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		compareMessages(t, got, want)
 	}
 }
@@ -263,7 +229,7 @@ func FuzzRecords(f *testing.F) {
 		f.Add(b[crcFrom:])
 	}
 	u, other := newUnpacker(1<<20), newOpinion(f)
-	f.Fuzz(func(t *testing.T, body []byte) { asSarama(t, u, other, answerWith(withHeader(1000, body))) })
+	f.Fuzz(func(t *testing.T, body []byte) { asSarama(t, u, other, answerWith(withHeader(1000, 7, body))) })
 }
 
 // Random changes of an answer, and of records whose checksum is right all the same, end in an error, or are read as sarama reads
@@ -292,7 +258,7 @@ func TestChangedBytes(t *testing.T) {
 		asSarama(t, u, other, change(answerWith(slices.Clone(old))))
 		b, _ := randomBatch(random, first)
 		asSarama(t, u, other, change(answerWith(append(old, b...))))
-		asSarama(t, u, other, answerWith(withHeader(1000, change(b[crcFrom:]))))
+		asSarama(t, u, other, answerWith(withHeader(1000, 7, change(b[crcFrom:]))))
 	}
 }
 
@@ -310,8 +276,7 @@ func TestHostileCounts(t *testing.T) {
 	}
 	u := newUnpacker(1 << 20)
 	records := func(claimed uint32, payload []byte) []byte {
-		body := append(make([]byte, 36), binary.BigEndian.AppendUint32(nil, claimed)...)
-		return answerWith(withHeader(0, append(body, payload...)))
+		return answerWith(withHeader(0, 7, append(make(wire, 36).i32(int(claimed)), payload...)))
 	}
 	headers := func(claimed int64) []byte {
 		record := binary.AppendVarint([]byte{0, 0, 0, 1, 1}, claimed)
@@ -337,17 +302,17 @@ func TestHostileCounts(t *testing.T) {
 		"headers below 0":     {11, headers(-5)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			a, err := readAnswer(&keptAnswer{version: c.version, body: c.body})
-			if err == nil {
-				_, err = decodeAll(u, a)
-			}
-			runtime.ReadMemStats(&after)
+			var err error
+			took := allocated(func() {
+				var a *answer
+				if a, err = readAnswer(&keptAnswer{version: c.version, body: c.body}); err == nil {
+					_, err = decodeAll(u, a)
+				}
+			})
 			if err == nil && name != "headers that fit" {
 				t.Error("no error")
 			}
-			if took := after.TotalAlloc - before.TotalAlloc; took > 32*size {
+			if took > 32*size {
 				t.Errorf("%d MB for an answer of 4 MB", took>>20)
 			}
 		})
@@ -426,35 +391,31 @@ func TestParts(t *testing.T) {
 		"many small": many(3000, batch{values: vals(1)}),
 		"both":       slices.Concat(many(300, batch{values: vals(1)}), []batch{{values: vals(20_000), gzip: true}}, many(300, batch{values: vals(1)})),
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, batches...)
-				end := k.log(0).end
-				p := open(t, x, 0, 0, -1)
-				time.Sleep(time.Second)
-				var got []int64
-				calls := 0
-				for at := int64(0); at < end; calls++ {
-					b, err := next(t, p, time.Second)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if took := cap(b.Messages) * messageOverhead; took > maxHandOut+messageOverhead {
-						t.Errorf("%d bytes for messages at once", took)
-					}
-					for i := range b.Messages {
-						got = append(got, b.Messages[i].Offset)
-					}
-					at = b.Next
-					if lag, behind := p.Lag(); lag != end-at || (behind == 0) != (lag == 0) {
-						t.Errorf("lag %d, %v at %d of %d", lag, behind, at, end)
-					}
+		subtest(t, name, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, batches...)
+			end := k.log(0).end
+			p := open(t, x, 0, 0, -1)
+			time.Sleep(time.Second)
+			var got []int64
+			calls := 0
+			for at := int64(0); at < end; calls++ {
+				b, err := next(t, p, time.Second)
+				noerr.Must(t, err)
+				if took := cap(b.Messages) * messageOverhead; took > maxHandOut+messageOverhead {
+					t.Errorf("%d bytes for messages at once", took)
 				}
-				same(t, got, seq(0, end))
-				if most := int(end)*300/maxHandOut + 8; calls > most {
-					t.Errorf("%d calls for %d messages", calls, end)
+				for i := range b.Messages {
+					got = append(got, b.Messages[i].Offset)
 				}
-			})
+				at = b.Next
+				if lag, behind := p.Lag(); lag != end-at || (behind == 0) != (lag == 0) {
+					t.Errorf("lag %d, %v at %d of %d", lag, behind, at, end)
+				}
+			}
+			same(t, got, seq(0, end))
+			if most := int(end)*300/maxHandOut + 8; calls > most {
+				t.Errorf("%d calls for %d messages", calls, end)
+			}
 		})
 	}
 }

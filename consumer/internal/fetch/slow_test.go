@@ -15,61 +15,50 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // A broker that answers late, because it reads from slow storage, is read, as fast as it answers. Once its answers are in time,
 // it has as little time again as any other.
 func TestSlowBroker(t *testing.T) {
 	for late, dials := range map[time.Duration]int{7 * time.Second: 2, 18 * time.Second: 3} {
-		t.Run(late.String(), func(t *testing.T) {
-			var log bytes.Buffer
-			inBubble(t, func(o *Options) { o.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil))) }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, batch{values: vals(3)})
-				k.late = late
-				p := open(t, x, 0, 0, -1)
-				if err := p.Opened(t.Context()); late < 2*silence && err != nil { // the second request has enough time
-					t.Errorf("opened: %v", err)
-				}
-				for n := range int64(5) {
-					began := time.Now()
-					same(t, offsets(t, p, 3*n+3), seq(3*n, 3*n+3))
-					if took := time.Since(began); n > 0 && took > late+time.Second {
-						t.Errorf("read after %v", took)
-					}
-					k.add(0, batch{values: vals(3)})
-				}
-				k.mu.Lock()
-				if k.dials != dials {
-					t.Errorf("%d connections, want %d", k.dials, dials)
-				}
-				k.mu.Unlock()
-				synctest.Wait() // for lines about what has happened
-				if !strings.Contains(log.String(), "the broker has sent no byte for 5s while an answer was due") {
-					t.Errorf("logged:\n%s", log.String())
-				}
-				k.change(func() { k.late = 0 })
-				for range 10 {
-					k.add(0, batch{values: vals(1)})
-					time.Sleep(10 * time.Second)
-				}
-				k.mu.Lock()
-				k.silent[1] = true
-				k.mu.Unlock()
-				time.Sleep(time.Second) // the poll in flight has ended, and the next one has no answer
-				k.change(func() { k.log(0).leader, k.log(0).epoch = 2, 1 })
-				k.add(0, batch{values: vals(1)})
+		var log bytes.Buffer
+		logged := func(o *Options) { o.Errors = errlog.New(slog.New(slog.NewTextHandler(&log, nil))) }
+		subtest(t, late.String(), logged, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, batch{values: vals(3)})
+			k.late = late
+			p := open(t, x, 0, 0, -1)
+			if err := p.Opened(t.Context()); late < 2*silence && err != nil { // the second request has enough time
+				t.Errorf("opened: %v", err)
+			}
+			for n := range int64(5) {
 				began := time.Now()
-				for at := int64(0); at < 29; {
-					b, err := next(t, p, time.Minute)
-					if err != nil {
-						t.Fatal(err)
-					}
-					at = b.Next
+				same(t, offsets(t, p, 3*n+3), seq(3*n, 3*n+3))
+				if took := time.Since(began); n > 0 && took > late+time.Second {
+					t.Errorf("read after %v", took)
 				}
-				if took := time.Since(began); took > 6*time.Second {
-					t.Errorf("a silent broker was left after %v", took)
-				}
-			})
+				k.add(0, batch{values: vals(3)})
+			}
+			assert.Equal(t, k.dialled(), dials, "connections")
+			synctest.Wait() // for lines about what has happened
+			if !strings.Contains(log.String(), "the broker has sent no byte for 5s while an answer was due") {
+				t.Errorf("logged:\n%s", log.String())
+			}
+			k.change(func() { k.late = 0 })
+			for range 10 {
+				k.add(0, batch{values: vals(1)})
+				time.Sleep(10 * time.Second)
+			}
+			k.change(func() { k.silent[1] = true })
+			time.Sleep(time.Second) // the poll in flight has ended, and the next one has no answer
+			k.change(func() { k.log(0).leader, k.log(0).epoch = 2, 1 })
+			k.add(0, batch{values: vals(1)})
+			began := time.Now()
+			offsets(t, p, 29)
+			if took := time.Since(began); took > 6*time.Second {
+				t.Errorf("a silent broker was left after %v", took)
+			}
 		})
 	}
 }
@@ -78,12 +67,8 @@ func TestSlowBroker(t *testing.T) {
 // from it is read all the same, while its request goes on.
 func TestMoveFromASlowBroker(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(3)})
-		p := open(t, x, 0, 0, -1)
-		same(t, offsets(t, p, 3), seq(0, 3))
-		k.mu.Lock()
-		k.silent[1] = true
-		k.mu.Unlock()
+		p := begun(t, k, x, 3)
+		k.change(func() { k.silent[1] = true })
 		time.Sleep(18 * time.Second) // the third request is in flight, and may be silent for 20 s
 		k.change(func() { k.log(0).leader, k.log(0).epoch = 2, 1 })
 		k.add(0, batch{values: vals(1)})
@@ -98,22 +83,20 @@ func TestMoveFromASlowBroker(t *testing.T) {
 // Net.ReadTimeout bounds how long a broker may be silent, but it has 5 s at least.
 func TestReadTimeoutBoundsSlowBrokers(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{time.Second: silence, 8 * time.Second: 8 * time.Second} {
-		t.Run(limit.String(), func(t *testing.T) {
-			inBubble(t, func(o *Options) { o.Config.Net.ReadTimeout = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, batch{values: vals(3)})
-				k.silent[1] = true
-				open(t, x, 0, 0, -1)
-				time.Sleep(5 * time.Minute)
-				all := k.requests()
-				if n := len(all); n < 10 {
-					t.Fatalf("%d requests", n)
+		subtest(t, limit.String(), func(o *Options) { o.Config.Net.ReadTimeout = limit }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, batch{values: vals(3)})
+			k.silent[1] = true
+			open(t, x, 0, 0, -1)
+			time.Sleep(5 * time.Minute)
+			all := k.requests()
+			if n := len(all); n < 10 {
+				t.Fatalf("%d requests", n)
+			}
+			for i := 2; i < len(all); i++ {
+				if took := all[i].at.Sub(all[i-1].at); took < want || took > want+maxBackoff+2*time.Second {
+					t.Errorf("request %d after %v, the connection may be silent for %v", i, took, want)
 				}
-				for i := 2; i < len(all); i++ {
-					if took := all[i].at.Sub(all[i-1].at); took < want || took > want+maxBackoff+2*time.Second {
-						t.Errorf("request %d after %v, the connection may be silent for %v", i, took, want)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -160,19 +143,13 @@ func TestHungBrokerIsNotSlow(t *testing.T) {
 		d = &hungDialer{fakeCluster: o.Dialer.(*fakeCluster)}
 		o.Dialer, o.Config.ApiVersionsRequest = d, true
 	}, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(1)})
-		p := open(t, x, 0, 0, -1)
-		same(t, offsets(t, p, 1), []int64{0})
-		k.mu.Lock()
-		k.silent[1] = true
-		k.mu.Unlock()
+		begun(t, k, x, 1)
+		k.change(func() { k.silent[1] = true })
 		time.Sleep(20 * time.Second)
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		for _, n := range x.nodes {
-			if n.silence != 2*silence {
-				t.Errorf("the broker may be silent for %v after one answer that did not come", n.silence)
-			}
+			assert.Equal(t, n.silence, 2*silence, "how long the broker may be silent after one answer that did not come")
 		}
 		if dialed, writes := d.dialed.Load(), d.writes.Load(); dialed < 5 || writes > 0 {
 			t.Errorf("%d connections, %d writes after a read has failed", dialed, writes)
@@ -186,33 +163,23 @@ func TestWatchdogLeavesLongAnswers(t *testing.T) {
 		"bytes come slowly":  func(k *fakeCluster) { k.slow = time.Second },
 		"the broker is slow": func(k *fakeCluster) { k.late = 90 * time.Second },
 	} {
-		t.Run(name, func(t *testing.T) {
-			var resets atomic.Int32
-			change := func(o *Options) {
-				o.Config.Net.ReadTimeout = 2 * time.Minute
-				o.Config.Consumer.Fetch.Default = minFetch
-				o.OnReset = func(string, int32) { resets.Add(1) }
+		var resets atomic.Int32
+		change := func(o *Options) {
+			o.Config.Net.ReadTimeout = 2 * time.Minute
+			o.Config.Consumer.Fetch.Default = minFetch
+			o.OnReset = func(string, int32) { resets.Add(1) }
+		}
+		subtest(t, name, change, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			p := begun(t, k, x, 1)
+			k.change(func() { long(k) })
+			big := batch{values: wide(1, 100<<10)}
+			k.add(0, big, big) // the answer with the first says that there is another
+			for at := int64(1); at < 3; {
+				b, err := next(t, p, 10*time.Minute)
+				noerr.Must(t, err)
+				at = b.Next
 			}
-			inBubble(t, change, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, batch{values: vals(1)})
-				p := open(t, x, 0, 0, -1)
-				same(t, offsets(t, p, 1), []int64{0})
-				k.mu.Lock()
-				long(k)
-				k.mu.Unlock()
-				big := batch{values: []string{strings.Repeat("x", 100<<10)}}
-				k.add(0, big, big) // the answer with the first says that there is another
-				for at := int64(1); at < 3; {
-					b, err := next(t, p, 10*time.Minute)
-					if err != nil {
-						t.Fatal(err)
-					}
-					at = b.Next
-				}
-				if n := resets.Load(); n > 0 {
-					t.Errorf("%d resets", n)
-				}
-			})
+			assert.Equal(t, resets.Load(), 0, "resets")
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // bytesConn is a connection whose other side has sent some bytes.
@@ -85,9 +87,7 @@ func TestTap(t *testing.T) {
 func TestEmptyAnswers(t *testing.T) {
 	for version := int16(5); version <= 12; version++ {
 		out := emptyAnswer(append(make([]byte, 4, 32), correlated(7)...), version)
-		if got := int(binary.BigEndian.Uint32(out)); got != len(out)-4 {
-			t.Errorf("version %d: length %d of %d bytes", version, got, len(out))
-		}
+		assert.Equal(t, int(binary.BigEndian.Uint32(out)), len(out)-4, "version %d: length of %d bytes", version, len(out))
 		a, err := readAnswer(&keptAnswer{version: version, body: out[8:]})
 		if err != nil || a.throttle != 0 || a.code != 0 || len(a.parts) > 0 {
 			t.Errorf("version %d: %+v, %v", version, a, err)

@@ -2,52 +2,36 @@ package fetch
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
+	"net/http/httptest"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
-// certificate returns a certificate of a name that signs itself, and the pool that trusts it.
-func certificate(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
+// theirs has a certificate of example.com that signs itself, and the pool that trusts it.
+func theirs(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
 	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+	pool.AddCert(server.Certificate())
+	return server.TLS.Certificates[0], pool
 }
 
 // tlsCluster is a fakeCluster whose broker has a name, and speaks TLS. Its connections have buffers, which handshakes need.
 type tlsCluster struct {
 	*fakeCluster
+	name     string // in the broker's address
 	server   *tls.Config
 	listener net.Listener
 
@@ -56,14 +40,12 @@ type tlsCluster struct {
 	certs int      // that clients have shown
 }
 
-const brokerName = "broker.example.org"
-
 func (c *tlsCluster) Leader(string, int32) (Node, int32, error) {
-	return Node{ID: 1, Addr: brokerName + ":9093"}, 0, nil
+	return Node{ID: 1, Addr: c.name + ":9093"}, 0, nil
 }
 
 func (c *tlsCluster) Dial(network, address string) (net.Conn, error) {
-	if address != brokerName+":9093" {
+	if address != c.name+":9093" {
 		return nil, errors.New("another address")
 	}
 	return net.Dial(network, c.listener.Addr().String())
@@ -97,48 +79,47 @@ func (c *tlsCluster) accept() {
 // TLS is put on connections of whatever dialer, as sarama does it: the broker's name is that of its address unless another is
 // set.
 func TestTLS(t *testing.T) {
-	cert, pool := certificate(t, brokerName)
-	own, ownPool := certificate(t, "another.example.org")
-	_, strangers := certificate(t, "stranger")
+	cert, pool := theirs(t)
+	certs := []tls.Certificate{cert}
+	server, asks := &tls.Config{Certificates: certs}, &tls.Config{Certificates: certs, ClientAuth: tls.RequireAnyClientCert}
 	for name, c := range map[string]struct {
+		broker string
 		server *tls.Config
 		client *tls.Config
 		name   string // that the client asks for; "" if the handshake fails
 		certs  int
 	}{
-		"the address's name":   {&tls.Config{Certificates: []tls.Certificate{cert}}, &tls.Config{RootCAs: pool}, brokerName, 0},
-		"a name that is set":   {&tls.Config{Certificates: []tls.Certificate{own}}, &tls.Config{RootCAs: ownPool, ServerName: "another.example.org"}, "another.example.org", 0},
-		"a client certificate": {&tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ownPool}, &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}}, brokerName, 1},
-		"an unknown authority": {&tls.Config{Certificates: []tls.Certificate{cert}}, &tls.Config{RootCAs: strangers}, "", 0},
-		"another name":         {&tls.Config{Certificates: []tls.Certificate{own}}, &tls.Config{RootCAs: ownPool}, "", 0},
-		"without settings":     {&tls.Config{Certificates: []tls.Certificate{cert}}, nil, "", 0},
+		"the address's name":   {"example.com", server, &tls.Config{RootCAs: pool}, "example.com", 0},
+		"a name that is set":   {"broker.invalid", server, &tls.Config{RootCAs: pool, ServerName: "example.com"}, "example.com", 0},
+		"a client certificate": {"example.com", asks, &tls.Config{RootCAs: pool, Certificates: certs}, "example.com", 1},
+		"an unknown authority": {"example.com", server, &tls.Config{RootCAs: x509.NewCertPool()}, "", 0},
+		"another name":         {"broker.invalid", server, &tls.Config{RootCAs: pool}, "", 0},
+		"without settings":     {"example.com", server, nil, "", 0},
 	} {
-		t.Run(name, func(t *testing.T) { testTLS(t, c.server, c.client, c.name, c.certs) })
+		t.Run(name, func(t *testing.T) {
+			testTLS(t, &tlsCluster{fakeCluster: newCluster(), name: c.broker, server: c.server}, c.client, c.name, c.certs)
+		})
 	}
 }
 
-func testTLS(t *testing.T, server, client *tls.Config, name string, certs int) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := &tlsCluster{fakeCluster: newCluster(), server: server, listener: listener}
+func testTLS(t *testing.T, k *tlsCluster, client *tls.Config, name string, certs int) {
+	var err error
+	k.listener, err = net.Listen("tcp", "127.0.0.1:0")
+	noerr.Must(t, err)
 	k.served.Go(k.accept)
 	k.add(0, batch{values: vals(3)})
 	failed := make(chan struct{}, 1000)
 	opts := Options{Config: testConfig(), Dialer: k, Errors: errlog.New(slog.New(slog.DiscardHandler)), OnFailure: func(Reason) { failed <- struct{}{} }}
 	opts.Config.Net.TLS.Enable, opts.Config.Net.TLS.Config = true, client
 	x, err := New(k, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- x.Run(ctx) }()
 	defer func() {
 		cancel()
 		<-ran
-		listener.Close()
+		k.listener.Close()
 		k.end()
 	}()
 	p := open(t, x, 0, 0, -1)
@@ -167,23 +148,21 @@ func TestTLSHandshakeHangs(t *testing.T) {
 		"silence":     {timeout: time.Hour, run: time.Hour, want: silence},
 		"Run ends":    {timeout: time.Hour, run: 2 * time.Second, want: 2 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client, server := net.Pipe()
-				go func() { _, _ = io.Copy(io.Discard, server) }()
-				defer server.Close()
-				defer client.Close()
-				ctx, cancel := context.WithTimeout(t.Context(), c.run)
-				defer cancel()
-				quiet := &conn{Conn: client, opened: time.Now(), traffic: &traffic{}}
-				quiet.silence.Store(int64(silence))
-				quiet.extend(int64(silence))
-				began := time.Now()
-				_, err := secure(ctx, quiet, "a:1", nil, c.timeout)
-				if took := time.Since(began); err == nil || took != c.want {
-					t.Errorf("ended after %v: %v", took, err)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			client, server := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, server) }()
+			defer server.Close()
+			defer client.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), c.run)
+			defer cancel()
+			quiet := &conn{Conn: client, opened: time.Now(), traffic: &traffic{}}
+			quiet.silence.Store(int64(silence))
+			quiet.extend(int64(silence))
+			began := time.Now()
+			_, err := secure(ctx, quiet, "a:1", nil, c.timeout)
+			if took := time.Since(began); err == nil || took != c.want {
+				t.Errorf("ended after %v: %v", took, err)
+			}
 		})
 	}
 }
@@ -193,9 +172,7 @@ func TestBrokerConfigHasNoTLS(t *testing.T) {
 	config := testConfig()
 	config.Net.TLS.Enable, config.Net.TLS.Config = true, &tls.Config{}
 	s, err := newSettings(Options{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if c := s.brokerConfig(nil); c.Net.TLS.Enable || c.Net.TLS.Config != nil || !config.Net.TLS.Enable || !s.Config.Net.TLS.Enable {
 		t.Error("TLS would be put on twice, or not at all")
 	}

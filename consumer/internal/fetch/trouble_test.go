@@ -16,25 +16,22 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/status"
 )
 
 // Leader moves cost no error and no message, and few requests.
 func TestLeaderMoves(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(5)})
-		p := open(t, x, 0, 0, -1)
-		same(t, offsets(t, p, 5), seq(0, 5))
+		p := begun(t, k, x, 5)
 		for move := range int64(5) {
 			k.change(func() { l := k.log(0); l.leader = 1 + l.leader%2; l.epoch++ })
 			k.add(0, batch{values: vals(5)})
 			same(t, offsets(t, p, 10+5*move), seq(5+5*move, 10+5*move))
 		}
-		k.mu.Lock()
-		refreshes := k.refreshes
-		k.mu.Unlock()
-		if refreshes > 10 {
-			t.Errorf("%d refreshes for 5 moves", refreshes)
+		if n := k.refreshed(); n > 10 {
+			t.Errorf("%d refreshes for 5 moves", n)
 		}
 	})
 }
@@ -42,22 +39,13 @@ func TestLeaderMoves(t *testing.T) {
 // While nobody leads a partition, or its broker is away, requests are few, and Next waits.
 func TestAway(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(5)})
-		p := open(t, x, 0, 0, -1)
-		same(t, offsets(t, p, 5), seq(0, 5))
-		k.change(func() {
-			k.down[1] = true
-			for _, c := range k.conns {
-				c.Close()
-			}
-		})
+		p := begun(t, k, x, 5)
+		k.change(func() { k.down[1] = true })
+		k.hangUp()
 		if _, err := next(t, p, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
-		k.mu.Lock()
-		dials, refreshes := k.dials, k.refreshes
-		k.mu.Unlock()
-		if dials > 50 || refreshes > 50 {
+		if dials, refreshes := k.dialled(), k.refreshed(); dials > 50 || refreshes > 50 {
 			t.Errorf("%d dials and %d refreshes in a minute", dials, refreshes)
 		}
 		k.change(func() { k.down[1] = false })
@@ -81,76 +69,41 @@ func TestRefusals(t *testing.T) {
 		"unknown topic":  {sarama.ErrUnknownTopicOrPartition, patience, 40},
 		"corrupt":        {sarama.ErrInvalidMessage, patience, 40},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, batch{values: vals(1)})
-				k.log(0).err = c.err
-				p := open(t, x, 0, 0, -1)
-				began := time.Now()
-				for range 2 {
-					if _, err := next(t, p, time.Minute); !errors.Is(err, c.err) {
-						t.Fatalf("Next: %v", err)
-					}
+		subtest(t, name, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, batch{values: vals(1)})
+			k.log(0).err = c.err
+			p := open(t, x, 0, 0, -1)
+			began := time.Now()
+			for range 2 {
+				if _, err := next(t, p, time.Minute); !errors.Is(err, c.err) {
+					t.Fatalf("Next: %v", err)
 				}
-				if took := time.Since(began); took < c.after || took > c.after+3*time.Second {
-					t.Errorf("after %v", took)
-				}
-				if n := len(k.requests()); n > c.calls {
-					t.Errorf("%d requests", n)
-				}
-			})
+			}
+			if took := time.Since(began); took < c.after || took > c.after+3*time.Second {
+				t.Errorf("after %v", took)
+			}
+			if n := len(k.requests()); n > c.calls {
+				t.Errorf("%d requests", n)
+			}
 		})
 	}
 }
 
-// A broker that takes a request and answers nothing is left after MaxWait and 5 s.
-func TestSilent(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(1)})
-		k.silent[1] = true
-		p := open(t, x, 0, 0, -1)
-		time.Sleep(time.Millisecond)
-		k.change(func() { k.log(0).leader, k.log(0).epoch = 2, 1 })
-		began := time.Now()
-		same(t, offsets(t, p, 1), []int64{0})
-		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
-			t.Errorf("the silent connection was left after %v", took)
-		}
-	})
-}
-
-// A connection on which bytes arrive is kept, however long the answer takes.
-func TestSlowLink(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.slow = time.Second // for 1 KiB
-		k.add(0, batch{values: []string{strings.Repeat("x", 100<<10)}})
-		p := open(t, x, 0, 0, -1)
-		began := time.Now()
-		b, err := next(t, p, 10*time.Minute)
-		if err != nil || len(b.Messages) != 1 || time.Since(began) < 90*time.Second {
-			t.Fatalf("%d messages, %v after %v", len(b.Messages), err, time.Since(began))
-		}
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.dials != 1 {
-			t.Errorf("%d connections", k.dials)
-		}
-	})
-}
-
-// Opened waits for an answer whose bytes arrive, however long that takes: another attempt would ask for all of it again.
+// Opened waits for an answer whose bytes arrive, however long that takes: another attempt would ask for all of it again. The
+// connection is kept.
 func TestOpenedOnASlowLink(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.slow = time.Second // for 1 KiB
-		k.add(0, batch{values: []string{strings.Repeat("x", 100<<10)}})
+		k.add(0, batch{values: wide(1, 100<<10)})
 		began := time.Now()
-		err := open(t, x, 0, 0, -1).Opened(t.Context())
+		p := open(t, x, 0, 0, -1)
+		err := p.Opened(t.Context())
 		if took := time.Since(began); err != nil || took < 90*time.Second || took > 110*time.Second {
 			t.Errorf("opened after %v: %v", took, err)
 		}
-		k.mu.Lock()
-		k.silent[1] = true
-		k.mu.Unlock()
+		same(t, offsets(t, p, 1), []int64{0})
+		assert.Equal(t, k.dialled(), 1, "connections")
+		k.change(func() { k.silent[1] = true })
 		k.add(1, batch{values: vals(1)})
 		began = time.Now()
 		err = open(t, x, 1, 0, -1).Opened(t.Context())
@@ -216,9 +169,7 @@ func TestWatchdog(t *testing.T) {
 		committed(o)
 		o.OnReset = func(string, int32) { mu.Lock(); defer mu.Unlock(); resets = append(resets, time.Now()) }
 	}, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(1)})
-		p := open(t, x, 0, 0, -1)
-		same(t, offsets(t, p, 1), []int64{0})
+		p := begun(t, k, x, 1)
 		k.change(func() { k.log(0).stable = 1 }) // a transaction is open
 		k.add(0, batch{producer: 7, values: vals(1)})
 		time.Sleep(5 * time.Minute)
@@ -247,42 +198,21 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// An answer that can't be decoded stops the partition that it comes from, not the others.
-func TestCorrupt(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-		k.add(0, batch{values: vals(1), brokenBytes: true})
-		k.add(1, batch{values: vals(3)})
-		bad, good := open(t, x, 0, 0, -1), open(t, x, 1, 0, -1)
-		same(t, offsets(t, good, 3), seq(0, 3))
-		if _, err := next(t, bad, time.Minute); !isDecoding(err) {
-			t.Errorf("Next: %v", err)
-		}
-	})
-}
-
 // Nonsensical answers of a broker cause no message twice, and no endless requests.
 func TestHostileAnswers(t *testing.T) {
-	t.Run("offsets", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			// The records are out of order.
-			k.add(0, batch{last: 9, values: vals(5), keep: []int64{0, 3, 2, 3, 9}}, batch{base: 10, values: vals(1)})
-			p := open(t, x, 0, 0, -1)
-			same(t, offsets(t, p, 11), []int64{0, 3, 9, 10})
-		})
-	})
-	t.Run("end", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			k.add(0)
-			k.log(0).endless = true
-			p := open(t, x, 0, 0, -1)
-			time.Sleep(time.Minute)
-			if n := len(k.requests()); n > 200 {
-				t.Errorf("%d requests in a minute", n)
-			}
-			if err := p.Opened(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
+	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+		// The records are out of order.
+		k.add(0, batch{last: 9, values: vals(5), keep: []int64{0, 3, 2, 3, 9}}, batch{base: 10, values: vals(1)})
+		same(t, offsets(t, open(t, x, 0, 0, -1), 11), []int64{0, 3, 9, 10})
+		k.add(1)
+		k.log(1).endless = true
+		from := len(k.requests())
+		p := open(t, x, 1, 0, -1)
+		time.Sleep(time.Minute)
+		if n := len(k.requests()) - from; n > 200 {
+			t.Errorf("%d requests in a minute", n)
+		}
+		noerr.Want(t, p.Opened(t.Context()))
 	})
 }
 
@@ -292,10 +222,7 @@ func TestSpoiltBatchLasts(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, slices.Concat(many(3, batch{values: vals(10)}), many(1, batch{values: vals(10), brokenBytes: true}), many(1, batch{values: vals(10)}))...)
 		for range 3 {
-			p := open(t, x, 0, 0, -1)
-			_, err := readTo(t, p)
-			x.settings.Errors.Failed(kindFetch, p.String(), err)
-			p.Close()
+			x.settings.Errors.Failed(kindFetch, "t:0", stops(t, x, 0, -1, 30, 40))
 			time.Sleep(5 * time.Second)
 		}
 		last := func() status.Trouble { return x.settings.Errors.Troubles()[0] }

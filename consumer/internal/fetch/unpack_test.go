@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,9 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 var codecs = []sarama.CompressionCodec{sarama.CompressionGZIP, sarama.CompressionSnappy, sarama.CompressionLZ4, sarama.CompressionZSTD}
@@ -22,44 +24,37 @@ var codecs = []sarama.CompressionCodec{sarama.CompressionGZIP, sarama.Compressio
 // size and option. It is not decompressed again and again, and the messages before it and behind it are read.
 func TestMaxBatchBytes(t *testing.T) {
 	for _, codec := range codecs {
-		t.Run(codec.String(), func(t *testing.T) {
-			inBubble(t, func(o *Options) { o.MaxBatchBytes = 1 << 20 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				good := batch{values: slices.Repeat([]string{strings.Repeat("x", 900)}, 1000), codec: codec}
-				bomb := batch{values: slices.Repeat([]string{strings.Repeat("x", 1100)}, 1000), codec: codec}
-				k.add(0, good, bomb, good)
-				k.add(1, batch{values: vals(5)})
-				beside := open(t, x, 1, 0, -1)
-				p := open(t, x, 0, 0, -1)
-				got, err := readTo(t, p)
-				same(t, got, seq(0, 1000))
-				var bad *UnreadableError
-				if !errors.As(err, &bad) || bad.First != 1000 || bad.Next != 2000 || ReasonOf(err) != Undecodable {
-					t.Fatalf("Next: %v, want the batch from 1000 to 2000", err)
-				}
-				size := len(k.log(0).bytes[1])
-				for _, part := range []string{"read t:0 at 1000", fmt.Sprintf("%d bytes", size), "Options.MaxBatchBytes", "1048576", "set that to more, or go on at 2000"} {
-					if !strings.Contains(err.Error(), part) {
-						t.Errorf("%q is missing in %q", part, err)
-					}
-				}
-				same(t, offsets(t, beside, 5), seq(0, 5))
-				p.Close()
-				synctest.Wait() // for what was in flight
-				from := len(k.requests())
-				for range 5 {
-					p := open(t, x, 0, 1000, -1)
-					if err := p.Opened(t.Context()); !errors.Is(err, ErrUnreadable) {
-						t.Errorf("opened again: %v", err)
-					}
-					p.Close()
-					time.Sleep(5 * time.Second)
-				}
-				if n, _ := asked(k, 0, from); n > 0 {
-					t.Errorf("%d requests for a batch whose limit can't have changed", n)
-				}
-				same(t, offsets(t, open(t, x, 0, 2000, -1), 3000), seq(2000, 3000))
-			})
+		subtest(t, codec.String(), func(o *Options) { o.MaxBatchBytes = 1 << 20 }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			good, bomb := batch{values: wide(1000, 900), codec: codec}, batch{values: wide(1000, 1100), codec: codec}
+			k.add(0, good, bomb, good)
+			k.add(1, batch{values: vals(5)})
+			beside := open(t, x, 1, 0, -1)
+			err := stops(t, x, 0, -1, 1000, 2000)
+			size := fmt.Sprintf("%d bytes", len(k.log(0).bytes[1]))
+			says(t, err, "read t:0 at 1000", size, "Options.MaxBatchBytes", "1048576", "set that to more, or go on at 2000")
+			assert.Equal(t, ReasonOf(err), Undecodable, "the reason")
+			same(t, offsets(t, beside, 5), seq(0, 5))
+			synctest.Wait() // for what was in flight
+			from := len(k.requests())
+			for range 5 {
+				stopsAtOnce(t, x, 1000, 2000)
+				time.Sleep(5 * time.Second)
+			}
+			if n, _ := asked(k, 0, from); n > 0 {
+				t.Errorf("%d requests for a batch whose limit can't have changed", n)
+			}
+			same(t, offsets(t, open(t, x, 0, 2000, -1), 3000), seq(2000, 3000))
 		})
+	}
+}
+
+// says checks that an error has texts.
+func says(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is missing in %q", text, err)
+		}
 	}
 }
 
@@ -69,7 +64,7 @@ func TestMaxDecompressedBatchSize(t *testing.T) {
 	for limit, want := range map[int32]bool{0: false, 1 << 16: true, 1 << 30: false} {
 		sarama.MaxDecompressedBatchSize = limit
 		inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-			k.add(0, batch{values: []string{strings.Repeat("x", 1<<17)}, codec: sarama.CompressionZSTD})
+			k.add(0, batch{values: wide(1, 1<<17), codec: sarama.CompressionZSTD})
 			_, err := next(t, open(t, x, 0, 0, -1), time.Second)
 			if errors.Is(err, ErrUnreadable) != want || want && !strings.Contains(err.Error(), "sarama.MaxDecompressedBatchSize, which is 65536 bytes") {
 				t.Errorf("limit %d: %v", limit, err)
@@ -85,11 +80,8 @@ func TestBombs(t *testing.T) {
 		b := &recordBatch{attributes: int16(codec), records: compressed(codec, make([]byte, 32<<20))}
 		u := newUnpacker(limit)
 		_, _ = u.unpack(&recordBatch{attributes: int16(codec), records: compressed(codec, make([]byte, 100))}) // what any batch needs
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err := u.unpack(b)
-		runtime.ReadMemStats(&after)
-		if took := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, errTooLarge) || took > 16*limit {
+		var err error
+		if took := allocated(func() { _, err = u.unpack(b) }); !errors.Is(err, errTooLarge) || took > 16*limit {
 			t.Errorf("%v: %d bytes of 32 MB allocated %d KB: %v", codec, len(b.records), took>>10, err)
 		}
 	}
@@ -113,21 +105,25 @@ func TestLimitToTheByte(t *testing.T) {
 	}
 }
 
+// wideWindow returns parts as a batch of zstd whose window is larger than the limit, and which does not say its size.
+func wideWindow(t *testing.T, parts ...[]byte) *recordBatch {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := zstd.NewWriter(&out, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
+	noerr.Must(t, err)
+	for _, part := range parts {
+		w.Write(part)
+		w.Flush()
+	}
+	w.Close()
+	return &recordBatch{attributes: int16(sarama.CompressionZSTD), records: out.Bytes()}
+}
+
 // A batch of zstd may say that its window is larger than the limit: those of level 22 do, however small.
 func TestWideWindow(t *testing.T) {
 	for _, size := range []int{100, 5 << 20} {
-		var out bytes.Buffer
-		w, err := zstd.NewWriter(&out, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			t.Fatal(err)
-		}
 		data := bytes.Repeat([]byte("0123456789"), size/10)
-		for part := range slices.Chunk(data, 1<<20) { // so that it does not know the size
-			w.Write(part)
-			w.Flush()
-		}
-		w.Close()
-		b := &recordBatch{attributes: int16(sarama.CompressionZSTD), records: out.Bytes()}
+		b := wideWindow(t, slices.Collect(slices.Chunk(data, 1<<20))...)
 		for limit, want := range map[int]bool{8 << 20: true, 1 << 20: size < 1<<20} {
 			got, err := newUnpacker(limit).unpack(b)
 			if want != (err == nil) || err == nil && !bytes.Equal(got, data) || err != nil && !errors.Is(err, errTooLarge) {
@@ -140,22 +136,11 @@ func TestWideWindow(t *testing.T) {
 // A batch with a wide window that is spoilt is said to be, and not to be too large. It takes no more memory than it needs to see
 // that.
 func TestWideWindowSpoilt(t *testing.T) {
-	var out bytes.Buffer
-	w, err := zstd.NewWriter(&out, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Write(bytes.Repeat([]byte("0123456789"), 100_000))
-	w.Flush()
-	w.Write([]byte("x"))
-	w.Close()
-	out.Bytes()[out.Len()-1] ^= 1 // of the checksum
-	b := &recordBatch{attributes: int16(sarama.CompressionZSTD), records: out.Bytes()}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err = newUnpacker(defaultMaxBatch).unpack(b)
-	runtime.ReadMemStats(&after)
-	if took := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, errCorrupt) || errors.Is(err, errTooLarge) || took > 20<<20 {
+	b := wideWindow(t, bytes.Repeat([]byte("0123456789"), 100_000), []byte("x"))
+	b.records[len(b.records)-1] ^= 1 // of the checksum
+	var err error
+	took := allocated(func() { _, err = newUnpacker(defaultMaxBatch).unpack(b) })
+	if !errors.Is(err, errCorrupt) || errors.Is(err, errTooLarge) || took > 20<<20 {
 		t.Errorf("%v; %d MB", err, took>>20)
 	}
 }
@@ -183,15 +168,13 @@ func TestScratchIsUsedAgain(t *testing.T) {
 			continue
 		}
 		u, b := newUnpacker(defaultMaxBatch), &recordBatch{attributes: int16(codec), records: compressed(codec, make([]byte, 16<<10))}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range rounds {
-			if _, err := u.unpack(b); err != nil {
-				t.Fatal(err)
+		took := allocated(func() {
+			for range rounds {
+				_, err := u.unpack(b)
+				noerr.Must(t, err)
 			}
-		}
-		runtime.ReadMemStats(&after)
-		if took := (after.TotalAlloc - before.TotalAlloc) / rounds; took > 1<<20 {
+		})
+		if took /= rounds; took > 1<<20 {
 			t.Errorf("%v: %d KB for a batch of 16 KB", codec, took>>10)
 		}
 	}
@@ -210,8 +193,7 @@ func TestHiddenBatchesAreNotDecompressed(t *testing.T) {
 // A batch whose checksum is right, and which can't be read all the same, shows when it is handed out. It is named as any other,
 // and when the partition is opened there again, that fails.
 func TestSpoiltInside(t *testing.T) {
-	value := slices.Repeat([]string{strings.Repeat("x", 1000)}, 10)
-	good, bad := batch{values: value}, batch{values: value, codec: sarama.CompressionZSTD, garbage: true}
+	good, bad := batch{values: wide(10, 1000)}, batch{values: wide(10, 1000), codec: sarama.CompressionZSTD, garbage: true}
 	for name, c := range map[string]struct {
 		batches           []batch
 		open, first, next int64
@@ -222,35 +204,24 @@ func TestSpoiltInside(t *testing.T) {
 		"opened inside": {slices.Concat(many(1, good), many(1, bad), many(3, good)), 15, 15, 20},
 		"equal ones":    {slices.Concat(many(3, good), many(3, bad), many(3, good)), 0, 30, 40},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var failures tally
-			inBubble(t, func(o *Options) { o.OnFailure = failures.add }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
-				k.add(0, c.batches...)
-				p := open(t, x, 0, c.open, -1)
-				got, err := readTo(t, p)
-				same(t, got, seq(c.open, c.first))
-				var unreadable *UnreadableError
-				if !errors.As(err, &unreadable) || unreadable.First != c.first || unreadable.Next != c.next {
-					t.Fatalf("Next: %v, want the batch from %d to %d", err, c.first, c.next)
+		var failures tally
+		subtest(t, name, func(o *Options) { o.OnFailure = failures.add }, func(t *testing.T, k *fakeCluster, x *Fetcher) {
+			k.add(0, c.batches...)
+			p := open(t, x, 0, c.open, -1)
+			got, err := readTo(t, p)
+			same(t, got, seq(c.open, c.first))
+			unreadable(t, err, c.first, c.next)
+			failures.only(t, Undecodable, 1, 1)
+			assert.Equal(t, p.read(func() int64 { return int64(p.buffered) }), 0, "bytes that wait behind the batch")
+			p.Close()
+			for range 3 {
+				synctest.Wait() // for what was in flight
+				from := len(k.requests())
+				stopsAtOnce(t, x, c.first, c.next)
+				if n, large := asked(k, 0, from); n != 1 || large > 0 {
+					t.Errorf("%d requests when it was opened again, %d of them large", n, large)
 				}
-				failures.only(t, Undecodable, 1, 1)
-				if held := p.read(func() int64 { return int64(p.buffered) }); held != 0 {
-					t.Errorf("%d bytes wait behind the batch", held)
-				}
-				p.Close()
-				for range 3 {
-					synctest.Wait() // for what was in flight
-					from := len(k.requests())
-					p := open(t, x, 0, c.first, -1)
-					if err := p.Opened(t.Context()); !errors.As(err, &unreadable) || unreadable.First != c.first || unreadable.Next != c.next {
-						t.Errorf("opened again: %v", err)
-					}
-					if n, large := asked(k, 0, from); n != 1 || large > 0 {
-						t.Errorf("%d requests when it was opened again, %d of them large", n, large)
-					}
-					p.Close()
-				}
-			})
+			}
 		})
 	}
 }
@@ -261,10 +232,7 @@ func TestSpoiltInsideLasts(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, k *fakeCluster, x *Fetcher) {
 		k.add(0, batch{values: vals(10)}, batch{values: vals(10), codec: sarama.CompressionZSTD, garbage: true}, batch{values: vals(10)})
 		for range 3 {
-			p := open(t, x, 0, 0, -1)
-			_, err := readTo(t, p)
-			x.settings.Errors.Failed(kindFetch, p.String(), err)
-			p.Close()
+			x.settings.Errors.Failed(kindFetch, "t:0", stops(t, x, 0, -1, 10, 20))
 			time.Sleep(5 * time.Second)
 		}
 		if all := x.settings.Errors.Troubles(); len(all) != 1 || all[0].Until != nil {
