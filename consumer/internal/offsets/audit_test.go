@@ -2,8 +2,10 @@ package offsets
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -126,9 +130,7 @@ func TestEachForeignOffsetIsFoundOnce(t *testing.T) {
 			_, found := tr.judge(stored, here)
 			got = append(got, found)
 		}
-		if want := []bool{true, false, true, false, true}; !slices.Equal(got, want) {
-			t.Errorf("found %v, want %v", got, want)
-		}
+		assert.Slices(t, got, []bool{true, false, true, false, true}, "found")
 	}
 }
 
@@ -169,49 +171,45 @@ func TestAuditsAreBounded(t *testing.T) {
 		every time.Duration // between two commits by the user; 0 is none
 		hang  time.Duration
 	}{"idle": {}, "marks": {every: time.Second}, "without a pause": {every: 20 * time.Millisecond}, "no answer": {hang: time.Minute}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &peekedStore{hang: c.hang}
-				cm, audits, stop := auditedOn(t, store, time.Second)
-				defer stop()
-				time.Sleep(10 * time.Minute)
-				if n := len(store.all()); n > 0 {
-					t.Errorf("%d reads while nothing is open", n)
+		bubble.Run(t, name, func(t *testing.T) {
+			store := &peekedStore{hang: c.hang}
+			cm, audits, stop := auditedOn(t, store, time.Second)
+			defer stop()
+			time.Sleep(10 * time.Minute)
+			if n := len(store.all()); n > 0 {
+				t.Errorf("%d reads while nothing is open", n)
+			}
+			opened := time.Now()
+			openAt(t, cm, tp("t", 0), 42)
+			b := openAt(t, cm, tp("t", 1), 42)
+			end := opened.Add(10 * time.Minute)
+			for at := int64(43); time.Now().Before(end); at++ {
+				if c.every == 0 {
+					time.Sleep(time.Minute)
+					continue
 				}
-				opened := time.Now()
-				openAt(t, cm, tp("t", 0), 42)
-				b := openAt(t, cm, tp("t", 1), 42)
-				end := opened.Add(10 * time.Minute)
-				for at := int64(43); time.Now().Before(end); at++ {
-					if c.every == 0 {
-						time.Sleep(time.Minute)
-						continue
-					}
-					b.Mark(at, "")
-					if c.every < time.Second {
-						_ = cm.Commit(t.Context(), b)
-					}
-					time.Sleep(c.every)
+				b.Mark(at, "")
+				if c.every < time.Second {
+					_ = cm.Commit(t.Context(), b)
 				}
-				before := opened
-				for i, p := range store.all() {
-					if gap := p.at.Sub(before); i > 0 && gap < time.Minute || gap > 2*time.Minute {
-						t.Errorf("read %v after the last", gap)
-					}
-					if p.partitions != 2 {
-						t.Errorf("%d partitions in a request", p.partitions)
-					}
-					before = p.at
+				time.Sleep(c.every)
+			}
+			before := opened
+			for i, p := range store.all() {
+				if gap := p.at.Sub(before); i > 0 && gap < time.Minute || gap > 2*time.Minute {
+					t.Errorf("read %v after the last", gap)
 				}
-				if n := len(store.all()); n < 5 {
-					t.Errorf("%d reads in 10 minutes", n)
+				assert.Equal(t, p.partitions, 2, "partitions in a request")
+				before = p.at
+			}
+			if n := len(store.all()); n < 5 {
+				t.Errorf("%d reads in 10 minutes", n)
+			}
+			for _, found := range audits() {
+				if len(found) > 0 {
+					t.Errorf("found %+v", found)
 				}
-				for _, found := range audits() {
-					if len(found) > 0 {
-						t.Errorf("found %+v", found)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -244,6 +242,131 @@ func TestOneOfTwoSeesTheOther(t *testing.T) {
 				two.Mark(at, "")
 				time.Sleep(100 * time.Millisecond)
 			}
+		})
+	}
+}
+
+// An audit has one attempt, and only a later one can find the coordinator that the group has now: Kafka is asked again after each
+// Peek that failed, and after no other.
+func TestPeekFindsTheCoordinatorThatHasMoved(t *testing.T) {
+	both := func(a, b sarama.KError) onFetch {
+		return fetched(sarama.OffsetFetchResponseBlock{Offset: 5, Err: a}, sarama.OffsetFetchResponseBlock{Offset: 5, Err: b})
+	}
+	down := func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error) {
+		return nil, errors.New("connection refused")
+	}
+	const moved = sarama.ErrNotCoordinatorForConsumer
+	s := &script{fetch: []onFetch{
+		both(0, 0), both(moved, moved), both(0, 0), both(0, 0), both(0, moved), down, both(0, sarama.ErrTopicAuthorizationFailed), both(0, 0),
+	}}
+	store := s.store()
+	for range 8 {
+		_, _ = store.Peek(t.Context(), []kiel.Partition{tp("t", 0), tp("t", 1)}) // some fail
+	}
+	assert.Slices(t, s.finds, []bool{false, false, true, false, false, true, true, false}, "coordinator asked for anew")
+}
+
+// The third audit in a row that fails is logged.
+func TestAuditsThatFailAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &peekedStore{hang: time.Minute}
+		cm, _, stop := auditedOn(t, store, time.Second)
+		log := logged(cm)
+		openAt(t, cm, tp("t", 0), 42)
+		time.Sleep(time.Hour)
+		stop()
+		text := log.String()
+		if n := strings.Count(text, "msg=failed kind=audit"); n != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "3 times in a row") {
+			t.Errorf("%d lines: %s", n, text)
+		}
+	})
+}
+
+// While no broker answers, audits that fail are no trouble of their own, which would be told beside the outage and outlast it.
+func TestAuditsWithoutKafkaAreNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &peekedStore{hang: time.Minute}
+		cm, _, stop := auditedOn(t, store, time.Second)
+		cm.options.Reachable = func() bool { return false }
+		log := logged(cm)
+		openAt(t, cm, tp("t", 0), 42)
+		time.Sleep(time.Hour)
+		stop()
+		if text := log.String(); strings.Contains(text, "kind=audit") {
+			t.Errorf("an audit during an outage is logged: %s", text)
+		}
+	})
+}
+
+// An audit waits for a quiet moment, and so long at most that it comes within two minutes of the last.
+func TestAuditIsPostponedForALimitedTime(t *testing.T) {
+	now := time.Now()
+	for range 1000 {
+		a := audit{due: now.Add(-9 * time.Second), last: now, gap: time.Hour}
+		if wait := a.quiet(now); wait <= 0 || wait > time.Second {
+			t.Fatalf("%v more after 9s", wait)
+		}
+	}
+}
+
+// heldStore is a MemoryStore whose commits wait.
+type heldStore struct {
+	peekedStore
+	commitsTake time.Duration
+}
+
+func (s *heldStore) Commit(ctx context.Context, cs []OffsetCommit) map[kiel.Partition]error {
+	time.Sleep(s.commitsTake)
+	return s.MemoryStore.Commit(ctx, cs)
+}
+
+// answeredLate is a store whose reads are answered late, with what was stored when they began.
+type answeredLate struct{ heldStore }
+
+func (s *answeredLate) Peek(ctx context.Context, ps []kiel.Partition) (map[kiel.Partition]Stored, error) {
+	found, err := s.peekedStore.Peek(ctx, ps)
+	time.Sleep(3 * time.Second)
+	return found, err
+}
+
+// At a start the store has what a former tree, or a backup, has left. An audit that begins before the start position is stored
+// reads that, and judges nothing. An offset that comes afterwards is judged, although the member commits while the audit waits.
+func TestAuditJudgesNothingOlderThanTheStart(t *testing.T) {
+	p := tp("t", 0)
+	left := OffsetCommit{Partition: p, Offset: 40, Token: 99, Authorize: func() error { return nil }}
+	judged := func(t *testing.T, stored Place, commits bool) []Finding {
+		t.Helper()
+		store := &answeredLate{heldStore{commitsTake: time.Second}}
+		cm := NewCommitter(optionsOn(store, true))
+		var all []Finding
+		cm.options.Place = func(*session.Incarnation) Place { return here }
+		cm.options.Audited = func(found []Finding) { all = append(all, found...) }
+		tr := cm.Open(p, newClaim(t), sarama.Uuid{1}, 42, "")
+		commit := func() { cm.flush(t.Context(), map[*Tracker]content{tr: marked}) }
+		if commits {
+			commit()
+			time.Sleep(time.Second)
+		}
+		left.Place = stored
+		store.MemoryStore.Commit(t.Context(), []OffsetCommit{left})
+		cm.audit.due = time.Now().Add(-maxPostponed)
+		cm.askAudit(t.Context(), time.Now())
+		commit() // while the audit waits for its answer
+		cm.judge(t.Context(), <-cm.audit.answers)
+		return all
+	}
+	for name, stored := range map[string]Place{"former tree": otherTree, "backup of this tree": here} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if found := judged(t, stored, false); len(found) > 0 {
+					t.Errorf("older than the start: %+v", found)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				if found := judged(t, stored, true); len(found) != 1 {
+					t.Errorf("stored after the start: %+v", found)
+				}
+			})
 		})
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // The tests in this file are of rules that hold only between two requests, deliveries or claims.
@@ -62,9 +65,7 @@ func TestLateCloseLeavesTheNewTracker(t *testing.T) {
 		}
 		anew.Mark(50, "")
 		time.Sleep(3 * time.Second)
-		if got := store.Get(p).Offset; got != 50 {
-			t.Errorf("stored %d, want the mark under the new claim", got)
-		}
+		assert.Equal(t, store.Get(p).Offset, 50, "stored")
 	})
 }
 
@@ -133,21 +134,17 @@ func TestRepeatActsOnNothingOlderThanACommit(t *testing.T) {
 		"no other repeat is due soon":  sessionTimeout,
 		"another is due at the answer": time.Minute - time.Second,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := tp("t", 0)
-				store := &lateStore{MemoryStore: &MemoryStore{}, late: 900 * time.Millisecond}
-				opts := optionsOn(store, true)
-				opts.Timeout, opts.Interval = timeout, 300*time.Millisecond
-				cm, stop := running(t, opts)
-				defer stop()
-				store.then = func() { cm.Find(p.Topic, p.ID).Reset(20, "") }
-				openAt(t, cm, p, 50)
-				time.Sleep(time.Hour)
-				if got := store.Get(p).Offset; got != 20 {
-					t.Errorf("stored %d after a Reset to 20", got)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			p := tp("t", 0)
+			store := &lateStore{MemoryStore: &MemoryStore{}, late: 900 * time.Millisecond}
+			opts := optionsOn(store, true)
+			opts.Timeout, opts.Interval = timeout, 300*time.Millisecond
+			cm, stop := running(t, opts)
+			defer stop()
+			store.then = func() { cm.Find(p.Topic, p.ID).Reset(20, "") }
+			openAt(t, cm, p, 50)
+			time.Sleep(time.Hour)
+			assert.Equal(t, store.Get(p).Offset, 20, "stored after a Reset to 20")
 		})
 	}
 }
@@ -167,9 +164,7 @@ func TestAnswerAfterTheReleaseMakesNoCommit(t *testing.T) {
 		store.Block = make(chan struct{})
 		busy.Mark(1, "")
 		go func() { _ = cm.Commit(t.Context(), busy) }()
-		if err := <-committed; err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, <-committed)
 		close(store.Block)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -212,9 +207,7 @@ func TestHangingObserverPilesNothingUp(t *testing.T) {
 		}
 		close(returns)
 		time.Sleep(2 * time.Second)
-		if got := store.Get(p).Offset; got != 60 {
-			t.Errorf("stored %d when the observer has returned, want the newest mark", got)
-		}
+		assert.Equal(t, store.Get(p).Offset, 60, "stored when the observer has returned")
 	})
 }
 
@@ -238,9 +231,7 @@ func TestRepeatWaitsForTheObserver(t *testing.T) {
 		}
 		returns[0]()
 		time.Sleep(2 * time.Second)
-		if got := store.Get(p).Offset; got != 42 {
-			t.Errorf("stored %d when the observer has returned, want 42 again", got)
-		}
+		assert.Equal(t, store.Get(p).Offset, 42, "stored when the observer has returned")
 	})
 }
 
@@ -265,9 +256,7 @@ func TestRepeatInFlightDoesNotEndLeaveAlone(t *testing.T) {
 		close(hold)
 		store.Clear()
 		time.Sleep(24 * time.Hour)
-		if got := store.Get(p).Offset; got != -1 {
-			t.Errorf("stored %d, though the position is left alone", got)
-		}
+		assert.Equal(t, store.Get(p).Offset, -1, "stored, though the position is left alone")
 	})
 }
 

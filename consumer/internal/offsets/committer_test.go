@@ -15,6 +15,8 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 const sessionTimeout = 10 * time.Second
@@ -65,6 +67,12 @@ func withCommitter(t *testing.T, auto bool, test func(t *testing.T, cm *Committe
 	})
 }
 
+// committerTest is withCommitter in a subtest.
+func committerTest(t *testing.T, name string, auto bool, test func(t *testing.T, cm *Committer, store *MemoryStore)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { withCommitter(t, auto, test) })
+}
+
 func TestMarkRaisesAndResetLowers(t *testing.T) {
 	b := &Tracker{next: 10}
 	steps := []struct {
@@ -89,9 +97,7 @@ func TestMarkRaisesAndResetLowers(t *testing.T) {
 	b.close()
 	b.Mark(100, "")
 	b.Reset(0, "")
-	if b.next != 6 {
-		t.Errorf("a closed Tracker took a mark: %d", b.next)
-	}
+	assert.Equal(t, b.next, 6, "a closed Tracker took a mark")
 }
 
 func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
@@ -99,9 +105,7 @@ func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
 		var trackers []*Tracker
 		for i := range int32(3) {
 			b := cm.Open(tp("t", i), newClaim(t), sarama.Uuid{}, 0, "")
-			if err := cm.Commit(t.Context(), b); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, cm.Commit(t.Context(), b))
 			trackers = append(trackers, b)
 		}
 		before := len(store.Commits())
@@ -132,13 +136,9 @@ func TestCommitsThatWaitTravelTogether(t *testing.T) {
 		synctest.Wait()
 		close(store.Block)
 		for range 50 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, <-done)
 		}
-		if n := len(store.Commits()); n != 2 {
-			t.Errorf("50 commits took %d requests, want 2", n)
-		}
+		assert.Equal(t, len(store.Commits()), 2, "requests for 50 commits")
 	})
 }
 
@@ -182,27 +182,15 @@ func TestWithoutAutoCommitOnlyCommitCommits(t *testing.T) {
 	withCommitter(t, false, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		p := tp("t", 0)
 		b := cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")
-		if err := cm.Commit(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, cm.Commit(t.Context(), b))
 		b.Mark(9, "")
 		time.Sleep(2 * time.Minute) // repeats of the position pass
-		if got := store.Get(p).Offset; got != 5 {
-			t.Errorf("stored %d without being asked", got)
-		}
-		if err := cm.Commit(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		if got := store.Get(p).Offset; got != 9 {
-			t.Errorf("stored %d after Commit, want 9", got)
-		}
+		assert.Equal(t, store.Get(p).Offset, 5, "stored without being asked")
+		noerr.Must(t, cm.Commit(t.Context(), nil))
+		assert.Equal(t, store.Get(p).Offset, 9, "stored after Commit")
 		b.Mark(11, "")
-		if err := cm.CommitLast(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		if got := store.Get(p).Offset; got != 9 {
-			t.Errorf("stored %d at the end, want 9: the mark was not committed", got)
-		}
+		noerr.Must(t, cm.CommitLast(t.Context(), b))
+		assert.Equal(t, store.Get(p).Offset, 9, "stored at the end")
 	})
 }
 
@@ -210,21 +198,13 @@ func TestNothingIsCommittedForALostClaim(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		p, h := tp("t", 0), newClaim(t)
 		b := cm.Open(p, h, sarama.Uuid{}, 5, "")
-		if err := cm.Commit(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, cm.Commit(t.Context(), b))
 		b.Mark(9, "")
 		h.distrust.Store(true)
 		time.Sleep(3 * time.Second)
-		if err := cm.Commit(t.Context(), b); !errors.Is(err, ErrLost) {
-			t.Errorf("commit: %v, want ErrLost", err)
-		}
-		if err := cm.CommitLast(t.Context(), b); !errors.Is(err, ErrLost) {
-			t.Errorf("last commit: %v, want ErrLost", err)
-		}
-		if got := store.Get(p).Offset; got != 5 {
-			t.Errorf("stored %d", got)
-		}
+		assert.Error(t, cm.Commit(t.Context(), b), ErrLost, "commit")
+		assert.Error(t, cm.CommitLast(t.Context(), b), ErrLost, "last commit")
+		assert.Equal(t, store.Get(p).Offset, 5, "stored")
 	})
 }
 
@@ -243,25 +223,19 @@ func TestMarksOfALostClaimAreCounted(t *testing.T) {
 			h := newClaim(t)
 			b := cm.Open(tp("t", id), h, sarama.Uuid{}, 5, "")
 			h.lose()
-			if err := cm.CommitLast(h.Context(), b); !errors.Is(err, ErrLost) {
-				t.Errorf("last commit: %v, want ErrLost", err)
-			}
+			assert.Error(t, cm.CommitLast(h.Context(), b), ErrLost, "last commit")
 		}
 		for id := range int32(partitions) {
 			commitLast(id)
 		}
 		synctest.Wait()
-		if n := refused.Load(); n != partitions {
-			t.Errorf("%d of %d are counted", n, partitions)
-		}
+		assert.Equal(t, refused.Load(), partitions, "counted")
 
 		store.Block = make(chan struct{})
 		go func() { _ = cm.Commit(t.Context(), cm.Open(tp("t", partitions), newClaim(t), sarama.Uuid{}, 5, "")) }()
 		synctest.Wait() // the committer waits for the store
 		commitLast(partitions + 1)
-		if n := refused.Load(); n != partitions+1 {
-			t.Errorf("%d are counted, the last of them while the committer was at work, want %d", n, partitions+1)
-		}
+		assert.Equal(t, refused.Load(), partitions+1, "counted, the last of them while the committer was at work")
 		close(store.Block)
 	})
 }
@@ -271,12 +245,8 @@ func TestNothingIsCommittedForARecreatedTopic(t *testing.T) {
 		cm.options.CurrentID = func(string) sarama.Uuid { return sarama.Uuid{2} }
 		p := tp("t", 0)
 		b := cm.Open(p, newClaim(t), sarama.Uuid{1}, 5, "")
-		if err := cm.CommitLast(t.Context(), b); !errors.Is(err, ErrRecreated) {
-			t.Errorf("last commit: %v, want ErrRecreated", err)
-		}
-		if len(store.Commits()) != 0 {
-			t.Errorf("sent %v", store.Commits())
-		}
+		assert.Error(t, cm.CommitLast(t.Context(), b), ErrRecreated, "last commit")
+		assert.Equal(t, len(store.Commits()), 0, "requests: %v", store.Commits())
 	})
 }
 
@@ -298,12 +268,8 @@ func TestNothingIsCommittedToAnotherCluster(t *testing.T) {
 			t.Errorf("commit: %v, want ErrElsewhere", err)
 		}
 		time.Sleep(20 * time.Minute) // ticks and repeats
-		if err := cm.CommitLast(t.Context(), a); !errors.Is(err, ErrElsewhere) {
-			t.Errorf("last commit: %v, want ErrElsewhere", err)
-		}
-		if err := cm.CommitLast(t.Context(), b); err != nil {
-			t.Errorf("last commit without a mark: %v", err)
-		}
+		assert.Error(t, cm.CommitLast(t.Context(), a), ErrElsewhere, "last commit")
+		assert.Error(t, cm.CommitLast(t.Context(), b), nil, "last commit without a mark")
 		if n := len(store.Commits()); n != 1 {
 			t.Errorf("%d requests were sent", n-1)
 		}
@@ -321,21 +287,15 @@ func TestLastCommitRetriesAndGivesUp(t *testing.T) {
 		}
 		store.Refuse = func(c OffsetCommit) error { return refuse(c) }
 		p := tp("t", 0)
-		if err := cm.CommitLast(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")); err != nil {
-			t.Errorf("last commit: %v", err)
-		}
-		if got := store.Get(p).Offset; got != 5 {
-			t.Errorf("stored %d", got)
-		}
+		assert.Error(t, cm.CommitLast(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 5, "")), nil, "last commit")
+		assert.Equal(t, store.Get(p).Offset, 5, "stored")
 
 		refuse = func(OffsetCommit) error { return errors.New("never") }
 		start := time.Now()
 		if err := cm.CommitLast(t.Context(), cm.Open(p, newClaim(t), sarama.Uuid{}, 6, "")); err == nil {
 			t.Error("committed without the store")
 		}
-		if d := time.Since(start); d != LastCommitTimeout {
-			t.Errorf("gave up after %v, want %v", d, LastCommitTimeout)
-		}
+		assert.Equal(t, time.Since(start), LastCommitTimeout, "gave up after")
 	})
 }
 
@@ -352,8 +312,81 @@ func TestEndAnswersWhoWaits(t *testing.T) {
 		if err := <-done; err == nil {
 			t.Error("commit succeeded without an answer")
 		}
-		if err := cm.Commit(t.Context(), b); !errors.Is(err, ErrEnded) {
-			t.Errorf("commit after the end: %v", err)
+		assert.Error(t, cm.Commit(t.Context(), b), ErrEnded, "commit after the end")
+	})
+}
+
+// A Committer is alive while it answers, while it waits for the store, and when it has ended; not while somebody stops it.
+func TestAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &MemoryStore{}
+		cm, stop := committerOn(t, store, true)
+		alive := func() (time.Duration, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			began := time.Now()
+			err := cm.Alive(ctx)
+			return time.Since(began), err
+		}
+		if took, err := alive(); err != nil || took > 0 {
+			t.Errorf("at work: %v after %v", err, took)
+		}
+		tr := openAt(t, cm, tp("t", 0), 0)
+		store.Slow = make(chan struct{})
+		tr.Mark(1, "")
+		time.Sleep(2 * time.Second) // its commit is under way
+		if took, err := alive(); err != nil || took > 0 {
+			t.Errorf("waiting for the store: %v after %v", err, took)
+		}
+		stuck := make(chan struct{})
+		cm.options.Count = func(kiel.Partition, error, time.Duration) { <-stuck }
+		close(store.Slow)
+		synctest.Wait()
+		if took, err := alive(); err == nil || took != 5*time.Second {
+			t.Errorf("stuck: %v after %v", err, took)
+		}
+		close(stuck)
+		if took, err := alive(); err != nil || took > 0 {
+			t.Errorf("at work again: %v after %v", err, took)
+		}
+		stop()
+		if took, err := alive(); err != nil || took > 0 {
+			t.Errorf("ended: %v after %v", err, took)
+		}
+	})
+}
+
+// Kafka takes commits as far as is known if it has taken the newest one, within the last minute.
+func TestAccepts(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+		var refuses atomic.Bool
+		store.Refuse = func(OffsetCommit) error {
+			if refuses.Load() {
+				return ErrGroupInUse
+			}
+			return nil
+		}
+		if cm.Accepts() {
+			t.Error("nothing was committed")
+		}
+		tr := openAt(t, cm, tp("t", 0), 42)
+		if !cm.Accepts() {
+			t.Error("an offset was stored")
+		}
+		refuses.Store(true)
+		tr.Mark(43, "")
+		time.Sleep(2 * time.Second)
+		if cm.Accepts() {
+			t.Error("the newest commit was refused")
+		}
+		refuses.Store(false)
+		time.Sleep(2 * time.Second)
+		if !cm.Accepts() {
+			t.Error("an offset was stored again")
+		}
+		time.Sleep(acceptedFor)
+		if cm.Accepts() {
+			t.Error("that was long ago")
 		}
 	})
 }

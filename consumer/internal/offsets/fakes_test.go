@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -39,3 +40,5 @@ func (c *fakeClaim) lose() {
 	c.distrust.Store(true)
 	c.end(ErrLost)
 }
+
+func TestMain(m *testing.M) { conntest.Main(m) }

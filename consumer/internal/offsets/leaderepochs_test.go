@@ -9,6 +9,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // wantEpoch checks the leader epoch that is committed with the marked position.
@@ -58,31 +60,25 @@ func TestEpochsAreBounded(t *testing.T) {
 		tr.SetLeaderEpoch(i, int32(i))
 		tr.Delivered(messages(i), i+1)
 	}
-	if len(tr.leaderEpochs) != maxLeaderEpochs {
-		t.Errorf("%d are kept", len(tr.leaderEpochs))
-	}
+	assert.Equal(t, len(tr.leaderEpochs), maxLeaderEpochs, "leader epochs that are kept")
 	tr.Mark(5, "")
 	wantEpoch(t, "forgotten", tr, 5, -1)
 	tr.Mark(2*maxLeaderEpochs+2, "")
 	wantEpoch(t, "remembered", tr, 2*maxLeaderEpochs+2, 2*maxLeaderEpochs+1)
 	tr.SetLeaderEpoch(3*maxLeaderEpochs, 1000)
 	tr.Delivered(messages(3*maxLeaderEpochs), 3*maxLeaderEpochs+1)
-	if len(tr.leaderEpochs) != maxLeaderEpochs {
-		t.Errorf("%d are kept", len(tr.leaderEpochs))
-	}
+	assert.Equal(t, len(tr.leaderEpochs), maxLeaderEpochs, "leader epochs that are kept")
 	tr.Mark(3*maxLeaderEpochs+1, "")
 	wantEpoch(t, "the newest", tr, 3*maxLeaderEpochs+1, 1000)
 	tr.SetLeaderEpoch(3*maxLeaderEpochs+1, 1001)
-	if len(tr.leaderEpochs) != 2 {
-		t.Errorf("%d are kept when all is marked", len(tr.leaderEpochs))
-	}
+	assert.Equal(t, len(tr.leaderEpochs), 2, "leader epochs that are kept when all is marked")
 }
 
 // The leader epoch goes to Kafka and comes back, if the versions of the requests have it.
 func TestStoredLeaderEpoch(t *testing.T) {
 	s := &script{
-		commit: []func(*sarama.OffsetCommitRequest) (*sarama.OffsetCommitResponse, error){answer(all(1, 0))},
-		fetch: []func(*sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error){
+		commit: []onCommit{answer(all(1, 0))},
+		fetch: []onFetch{
 			func(q *sarama.OffsetFetchRequest) (*sarama.OffsetFetchResponse, error) {
 				r := &sarama.OffsetFetchResponse{Version: q.Version}
 				r.AddBlock("t", 0, &sarama.OffsetFetchResponseBlock{Offset: 100, LeaderEpoch: 6, Metadata: "kiel1;;0;x"})
@@ -93,9 +89,7 @@ func TestStoredLeaderEpoch(t *testing.T) {
 	store := s.store()
 	c := commits(1)
 	c[0].LeaderEpoch = 6
-	if err := store.Commit(t.Context(), c)[c[0].Partition]; err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, store.Commit(t.Context(), c)[c[0].Partition])
 	want := sarama.NewOffsetCommitRequest(store.Config, "g")
 	want.AddBlockWithLeaderEpoch("t", 0, 100, 6, 0, "kiel1;;0;x")
 	if got := s.commits[0]; !reflect.DeepEqual(got, want) {
@@ -117,9 +111,7 @@ func TestRepeatKeepsTheLeaderEpoch(t *testing.T) {
 		tr.SetLeaderEpoch(42, 5)
 		tr.Delivered(messages(42), 43)
 		tr.Mark(43, "")
-		if err := cm.Commit(t.Context(), tr); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, cm.Commit(t.Context(), tr))
 		if s := store.Get(p); s.LeaderEpoch != 5 {
 			t.Errorf("stored %+v", s)
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"pgregory.net/rapid"
+
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // earlierMetadata is what the version of commit 762eed2 knows.
@@ -145,9 +147,7 @@ func TestIDsDiffer(t *testing.T) {
 	if ClusterID("") != (ID{}) {
 		t.Error("an unknown cluster has an ID")
 	}
-	if got := TreeID(0x100000002, 1700000000000).String(); got != "a783f582d69f050b" {
-		t.Errorf("the ID of a tree is %s, which other versions don't compute", got)
-	}
+	assert.Equal(t, TreeID(0x100000002, 1700000000000).String(), "a783f582d69f050b", "the ID of a tree, which other versions don't compute")
 }
 
 // The text of a mark is found in what any version has written, and is the whole in what another program has.
@@ -159,9 +159,7 @@ func TestTextOf(t *testing.T) {
 		"kiel1;;99999999999999999999;x": "kiel1;;99999999999999999999;x", "kiel1;!;9;x": "kiel1;!;9;x", "kiel1;AAAA;9;x": "kiel1;AAAA;9;x",
 		"kiel2;;9;x": "kiel2;;9;x", " kiel1;;9;x": " kiel1;;9;x", "\xff\x00;": "\xff\x00;", "kiel1;;9;\xff\x00": "\xff\x00",
 	} {
-		if got := TextOf(metadata); got != want {
-			t.Errorf("the text of %q is %q, want %q", metadata, got, want)
-		}
+		assert.Equal(t, TextOf(metadata), want, "the text of %q", metadata)
 	}
 	huge := "kiel1;" + strings.Repeat("A", 1<<20) + ";" + strings.Repeat("9", 1<<20) + ";x"
 	if TextOf(huge) != huge {

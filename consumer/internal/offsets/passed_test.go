@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // Aborted transactions alone, or control records, raise the stored offset, though no handler can mark anything: else the group
@@ -66,9 +67,7 @@ func TestUnmarkedMessagesHoldThePosition(t *testing.T) {
 				tr.Done(step.done)
 			}
 			time.Sleep(2 * time.Second)
-			if got := store.Get(p).Offset; got != step.want {
-				t.Errorf("done %d: stored %d, want %d", step.done, got, step.want)
-			}
+			assert.Equal(t, store.Get(p).Offset, step.want, "done %d: stored", step.done)
 		}
 	})
 }
@@ -110,23 +109,19 @@ func TestOffsetsWithoutMessagesAreLeftAlone(t *testing.T) {
 // Without automatic commits nothing is committed but by Commit, which stores the position behind offsets without messages, too.
 func TestOffsetsWithoutMessagesWaitForCommit(t *testing.T) {
 	for name, all := range map[string]bool{"of all": true, "of the partition": false} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, false, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				p := tp("t", 0)
-				tr := openAt(t, cm, p, 0)
-				tr.Delivered(nil, 9)
-				time.Sleep(time.Minute)
-				if got := store.Get(p).Offset; got != 0 {
-					t.Errorf("stored %d before the commit", got)
-				}
-				of := tr
-				if all {
-					of = nil
-				}
-				if err := cm.Commit(t.Context(), of); err != nil || store.Get(p).Offset != 9 {
-					t.Errorf("stored %d, %v", store.Get(p).Offset, err)
-				}
-			})
+		committerTest(t, name, false, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			p := tp("t", 0)
+			tr := openAt(t, cm, p, 0)
+			tr.Delivered(nil, 9)
+			time.Sleep(time.Minute)
+			assert.Equal(t, store.Get(p).Offset, 0, "stored before the commit")
+			of := tr
+			if all {
+				of = nil
+			}
+			if err := cm.Commit(t.Context(), of); err != nil || store.Get(p).Offset != 9 {
+				t.Errorf("stored %d, %v", store.Get(p).Offset, err)
+			}
 		})
 	}
 }
@@ -147,9 +142,7 @@ func TestPassedOffsetOnItsWayLowersNoTransaction(t *testing.T) {
 		store.Set(map[kiel.Partition]Stored{p: {Offset: 6}}) // in a transaction
 		close(hold)
 		time.Sleep(2 * time.Second)
-		if got := store.Get(p).Offset; got != 6 {
-			t.Errorf("stored %d", got)
-		}
+		assert.Equal(t, store.Get(p).Offset, 6, "stored")
 		if err := cm.Commit(t.Context(), nil); err != nil || store.Get(p).Offset != 6 {
 			t.Errorf("all committed: stored %d, %v", store.Get(p).Offset, err)
 		}
@@ -170,27 +163,23 @@ func TestFirstMessageWaitsForThePassedOffset(t *testing.T) {
 		"answered": {1200 * time.Millisecond, 700 * time.Millisecond, 0},
 		"hung":     {time.Minute, passedWait, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				p := tp("t", 0)
-				tr := openAt(t, cm, p, 0)
-				time.Sleep(500 * time.Millisecond)
-				store.Refuse = func(commit OffsetCommit) error {
-					time.Sleep(c.answer)
-					return commit.Authorize()
-				}
-				tr.Delivered(nil, 5)
-				time.Sleep(time.Second)
-				began := time.Now()
-				tr.AwaitPassed(t.Context())
-				if waited := time.Since(began); waited != c.waits || cm.aborts.Load() != c.aborts {
-					t.Errorf("waited for %v, %d aborts", waited, cm.aborts.Load())
-				}
-				time.Sleep(2 * time.Minute)
-				if got := store.Get(p).Offset; got != 5*(1-c.aborts) {
-					t.Errorf("stored %d", got)
-				}
-			})
+		committerTest(t, name, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			p := tp("t", 0)
+			tr := openAt(t, cm, p, 0)
+			time.Sleep(500 * time.Millisecond)
+			store.Refuse = func(commit OffsetCommit) error {
+				time.Sleep(c.answer)
+				return commit.Authorize()
+			}
+			tr.Delivered(nil, 5)
+			time.Sleep(time.Second)
+			began := time.Now()
+			tr.AwaitPassed(t.Context())
+			if waited := time.Since(began); waited != c.waits || cm.aborts.Load() != c.aborts {
+				t.Errorf("waited for %v, %d aborts", waited, cm.aborts.Load())
+			}
+			time.Sleep(2 * time.Minute)
+			assert.Equal(t, store.Get(p).Offset, 5*(1-c.aborts), "stored")
 		})
 	}
 }

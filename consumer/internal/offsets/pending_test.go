@@ -2,6 +2,7 @@ package offsets
 
 import (
 	"context"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,10 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // Committed.Since is when a commit was written: the commit may have waited for long before, and its answer may come after the end
@@ -28,9 +33,7 @@ func TestCommittedTellsWhenItWasSent(t *testing.T) {
 			h.distrust.Store(true)
 			close(store.Slow)
 		})
-		if err := cm.Commit(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, cm.Commit(t.Context(), b))
 		if len(got) != 1 || !got[0].Since.Equal(sent) {
 			t.Errorf("got %+v, want it sent at %v", got, sent)
 		}
@@ -50,20 +53,16 @@ func TestCommitUnderWayIsWaitedFor(t *testing.T) {
 			_ = cm.CommitLast(claim, tr)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				store.Block = make(chan struct{})
-				h := newClaim(t)
-				b := cm.Open(tp("t", 0), h, sarama.Uuid{}, 0, "")
-				go func() { _ = cm.Commit(t.Context(), b) }()
-				synctest.Wait() // it is under way
-				time.AfterFunc(answer, func() { close(store.Block) })
-				start := time.Now()
-				giveUp(cm, h.Context(), b)
-				if d := time.Since(start); d != answer {
-					t.Errorf("given up after %v, the answer came after %v", d, answer)
-				}
-			})
+		committerTest(t, name, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			store.Block = make(chan struct{})
+			h := newClaim(t)
+			b := cm.Open(tp("t", 0), h, sarama.Uuid{}, 0, "")
+			go func() { _ = cm.Commit(t.Context(), b) }()
+			synctest.Wait() // it is under way
+			time.AfterFunc(answer, func() { close(store.Block) })
+			start := time.Now()
+			giveUp(cm, h.Context(), b)
+			assert.Equal(t, time.Since(start), answer, "given up after")
 		})
 	}
 }
@@ -73,45 +72,39 @@ func TestCommitUnderWayIsWaitedFor(t *testing.T) {
 func TestCommitOnTheWireIsThrownAway(t *testing.T) {
 	const n = 3
 	for name, lost := range map[string]bool{"too late": false, "lost": true} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				store.Slow = make(chan struct{})
-				aborted := 0
-				cm.options.Abort = func() {
-					aborted++
-					time.AfterFunc(time.Millisecond, func() { close(store.Slow) }) // when nobody waits for it any more
+		committerTest(t, name, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			store.Slow = make(chan struct{})
+			aborted := 0
+			cm.options.Abort = func() {
+				aborted++
+				time.AfterFunc(time.Millisecond, func() { close(store.Slow) }) // when nobody waits for it any more
+			}
+			var holders []*fakeClaim
+			var trackers []*Tracker
+			for i := range int32(n) {
+				holders = append(holders, newClaim(t))
+				trackers = append(trackers, cm.Open(tp("t", i), holders[i], sarama.Uuid{}, 0, ""))
+			}
+			time.Sleep(1500 * time.Millisecond) // all are sent, and no answer comes
+			start, done := time.Now(), make(chan error)
+			for i, b := range trackers {
+				go func() { done <- cm.CommitLast(holders[i].Context(), b) }()
+			}
+			want := LastCommitTimeout
+			if lost {
+				want = 4 * time.Second
+				time.Sleep(want)
+				for _, h := range holders {
+					h.lose()
 				}
-				var holders []*fakeClaim
-				var trackers []*Tracker
-				for i := range int32(n) {
-					holders = append(holders, newClaim(t))
-					trackers = append(trackers, cm.Open(tp("t", i), holders[i], sarama.Uuid{}, 0, ""))
+			}
+			for range n {
+				if err := <-done; err == nil {
+					t.Error("committed without an answer")
 				}
-				time.Sleep(1500 * time.Millisecond) // all are sent, and no answer comes
-				start, done := time.Now(), make(chan error)
-				for i, b := range trackers {
-					go func() { done <- cm.CommitLast(holders[i].Context(), b) }()
-				}
-				want := LastCommitTimeout
-				if lost {
-					want = 4 * time.Second
-					time.Sleep(want)
-					for _, h := range holders {
-						h.lose()
-					}
-				}
-				for range n {
-					if err := <-done; err == nil {
-						t.Error("committed without an answer")
-					}
-				}
-				if d := time.Since(start); d != want {
-					t.Errorf("given up after %v, want %v", d, want)
-				}
-				if aborted != 1 {
-					t.Errorf("connections were thrown away %d times", aborted)
-				}
-			})
+			}
+			assert.Equal(t, time.Since(start), want, "given up after")
+			assert.Equal(t, aborted, 1, "how often connections were thrown away")
 		})
 	}
 }
@@ -193,6 +186,199 @@ func TestCommitIsObservedBeforeTheLastOneReturns(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond) // the Committer has stored it by itself, and is notifying
 		if err := cm.CommitLast(t.Context(), b); err != nil || observed.Load() == 0 {
 			t.Errorf("committed with %v before the commit was observed", err)
+		}
+	})
+}
+
+// pausing makes one check of trust wait that has found the claim trusted.
+type pausing struct {
+	next atomic.Bool // the next question waits
+	gate chan struct{}
+}
+
+func pauseIn(cm *Committer) *pausing {
+	p := &pausing{gate: make(chan struct{})}
+	cm.options.CurrentID = func(string) sarama.Uuid {
+		if p.next.CompareAndSwap(true, false) {
+			<-p.gate
+		}
+		return sarama.Uuid{}
+	}
+	return p
+}
+
+// twoInOneRequest returns two pending commits that were written once.
+func twoInOneRequest(t *testing.T, cm *Committer) (pending [2]*pendingCommit, holders [2]*fakeClaim) {
+	t.Helper()
+	for i := range holders {
+		p := tp("t", int32(i))
+		holders[i] = newClaim(t)
+		pending[i] = cm.Open(p, holders[i], sarama.Uuid{}, 0, "").prepare(cm, marked)
+		noerr.Must(t, pending[i].authorize())
+	}
+	return pending, holders
+}
+
+// A write is stopped after it was authorized, and goes on after its partition was given up. It finds its connection closed, or is
+// refused, also when the connections were aborted for another partition before.
+func TestWriteThatWasStoppedIsThrownAway(t *testing.T) {
+	for name, answered := range map[string]bool{"while it asked": false, "when it had asked": true} {
+		committerTest(t, name, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
+			sinks := &conntest.Sinks{}
+			d := kafkaconn.NewDialer(t.Context(), sinks.Config(), 0)
+			cm.options.Abort = d.Abort
+			pause := pauseIn(cm)
+			ps, hs := twoInOneRequest(t, cm)
+			hs[0].lose()
+			cm.Close(hs[0].Context(), ps[0].tracker) // ends the connections once
+			c, s := sinks.Dial(t, d)                 // the second is sent again, on a new one
+			pause.next.Store(!answered)
+			defer d.Gate(func() error {
+				err := ps[1].authorize()
+				if answered {
+					<-pause.gate
+				}
+				return err
+			})()
+			done := make(chan error)
+			go func() {
+				_, err := c.Write([]byte("commit of t:1"))
+				done <- err
+			}()
+			synctest.Wait() // trust was looked at
+			hs[1].lose()
+			cm.Close(hs[1].Context(), ps[1].tracker)
+			close(pause.gate)
+			if err := <-done; err == nil || s.Written() != "" {
+				t.Errorf("%q was written after the partition was given up: %v", s.Written(), err)
+			}
+		})
+	}
+}
+
+// An authorization by the write of another connection, begun before an abort and ended after it, does not hide that the commit
+// was sent again since.
+func TestQuestionThatWasStoppedHidesNothing(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
+		aborted := 0
+		cm.options.Abort = func() { aborted++ }
+		pause := pauseIn(cm)
+		ps, hs := twoInOneRequest(t, cm)
+		pause.next.Store(true)
+		go func() { _ = ps[1].authorize() }() // at the write of something else
+		synctest.Wait()
+		hs[0].lose()
+		cm.Close(hs[0].Context(), ps[0].tracker)
+		if err := ps[1].authorize(); err != nil { // sent again
+			t.Fatal(err)
+		}
+		close(pause.gate)
+		synctest.Wait()
+		hs[1].lose()
+		cm.Close(hs[1].Context(), ps[1].tracker)
+		assert.Equal(t, aborted, 2, "how often connections were thrown away")
+	})
+}
+
+// Partitions that are lost together abort the connections once, although the others are authorized again when the request fails.
+func TestWhatIsRefusedCostsNoConnection(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
+		aborted := 0
+		cm.options.Abort = func() { aborted++ }
+		ps, hs := twoInOneRequest(t, cm)
+		hs[0].lose()
+		hs[1].lose()
+		cm.Close(hs[0].Context(), ps[0].tracker)
+		if ps[1].authorize() == nil {
+			t.Error("a lost partition may be committed")
+		}
+		cm.Close(hs[1].Context(), ps[1].tracker)
+		assert.Equal(t, aborted, 1, "how often connections were thrown away")
+	})
+}
+
+// While the last commit of a partition is in flight, other commits are written, also on the same connection. When the wait is
+// over, that commit is not written any more.
+func TestCommitThatIsWaitedForDisturbsNobody(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
+		sinks := &conntest.Sinks{}
+		d := kafkaconn.NewDialer(t.Context(), sinks.Config(), 0)
+		cm.options.Abort = d.Abort
+		tr := cm.Open(tp("t", 0), newClaim(t), sarama.Uuid{}, 0, "")
+		coordinator, _ := sinks.Dial(t, d)
+		other, _ := sinks.Dial(t, d)
+		defer d.Gate(tr.prepare(cm, marked).authorize)()
+		write := func(when string, c net.Conn, allowed bool) {
+			t.Helper()
+			if _, err := c.Write([]byte("request")); (err == nil) != allowed {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+		write("commit", coordinator, true)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			cm.Close(t.Context(), tr)
+		}()
+		synctest.Wait()
+		write("metadata", other, true)
+		write("another partition's offsets", coordinator, true)
+		posted := tr.prepare(cm, marked)
+		if posted.authorize() == nil {
+			t.Error("what was posted when the Tracker was closed may be written")
+		}
+		start := time.Now()
+		<-done
+		assert.Equal(t, time.Since(start), LastCommitTimeout, "waited for")
+		write("commit", coordinator, false)
+		late, _ := sinks.Dial(t, d)
+		write("commit, sent again", late, false)
+		again := make(chan struct{})
+		go func() {
+			defer close(again)
+			cm.Close(t.Context(), tr)
+		}()
+		synctest.Wait() // it waits, and allows nothing
+		if posted.authorize() == nil {
+			t.Error("what was posted when the Tracker was closed may be written when it is closed again")
+		}
+		late, _ = sinks.Dial(t, d)
+		write("commit, sent again after all", late, false)
+		<-again
+	})
+}
+
+// stuckConn is a connection that does not close before its test ends.
+type stuckConn struct {
+	net.Conn
+	gate chan struct{}
+}
+
+func (c stuckConn) Close() error {
+	<-c.gate
+	return nil
+}
+
+// A connection that does not close holds up neither the end of a partition nor that of the next.
+func TestAbortIsBounded(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, _ *MemoryStore) {
+		gate := make(chan struct{})
+		defer close(gate)
+		d := kafkaconn.NewDialer(t.Context(), conntest.ConfigOn(func(string, string) (net.Conn, error) { return stuckConn{gate: gate}, nil }), 0)
+		if _, err := d.Dial("tcp", "stuck:9092"); err != nil {
+			t.Fatal(err)
+		}
+		cm.options.Abort = d.Abort
+		began := time.Now()
+		for id := range int32(2) {
+			h := newClaim(t)
+			tr := cm.Open(tp("t", id), h, sarama.Uuid{}, 0, "")
+			noerr.Must(t, tr.prepare(cm, marked).authorize())
+			h.lose()
+			cm.Close(h.Context(), tr)
+		}
+		if d := time.Since(began); d > 2*kafkaconn.AbortTimeout {
+			t.Errorf("closing took %v", d)
 		}
 	})
 }

@@ -1,46 +1,30 @@
 package offsets
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/IBM/sarama"
-
-	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // The age of the oldest mark counts from the first mark that no commit has stored, for each partition and for all together.
 func TestBacklog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		var refuse atomic.Bool
-		store := &MemoryStore{Refuse: func(c OffsetCommit) error {
+		store.Refuse = func(c OffsetCommit) error {
 			if refuse.Load() && c.Partition.ID == 1 {
 				return errors.New("refused in a test")
 			}
 			return nil
-		}}
-		cm := NewCommitter(Options{
-			Store: store, Abort: func() {}, Auto: true, Interval: time.Second, Timeout: time.Minute,
-			CurrentID: func(string) sarama.Uuid { return sarama.Uuid{} },
-			Notify:    func(Committed, func()) bool { return false },
-			Report:    func(error, kiel.Partition) {},
-			Count:     func(kiel.Partition, error, time.Duration) {},
-		})
-		ctx, end := context.WithCancel(t.Context())
-		defer end()
-		go cm.Run(ctx)
+		}
 		var trackers []*Tracker
 		for id := range int32(2) {
-			tr := cm.Open(tp("t", id), newClaim(t), sarama.Uuid{}, 10, "")
-			tr.Delivered(messages(10, 11, 12, 13), 14)
+			tr := openAt(t, cm, tp("t", id), 10)
+			tr.Delivered(manyMessages(10, 4, 1), 14)
 			trackers = append(trackers, tr)
-			if err := cm.Commit(ctx, tr); err != nil {
-				t.Fatal(err)
-			}
 		}
 		want := func(when string, oldest, stored time.Duration) {
 			t.Helper()
@@ -48,9 +32,7 @@ func TestBacklog(t *testing.T) {
 			if b.Oldest.IsZero() != (oldest < 0) || !b.Oldest.IsZero() && time.Since(b.Oldest) != oldest {
 				t.Errorf("%s: the oldest mark is of %v, want one %v ago", when, b.Oldest, oldest)
 			}
-			if time.Since(b.StoredAt) != stored {
-				t.Errorf("%s: stored %v ago, want %v", when, time.Since(b.StoredAt), stored)
-			}
+			assert.Equal(t, time.Since(b.StoredAt), stored, "%s: since the last was stored", when)
 		}
 		time.Sleep(500 * time.Millisecond) // between two ticks of the committer
 		want("nothing is marked", -1, 500*time.Millisecond)

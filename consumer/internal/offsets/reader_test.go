@@ -12,6 +12,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func TestReadsThatWaitTravelTogether(t *testing.T) {
@@ -24,9 +26,7 @@ func TestReadsThatWaitTravelTogether(t *testing.T) {
 		for i := range int32(10) {
 			go func() {
 				s, err := r.Get(t.Context(), tp("t", i))
-				if err != nil {
-					t.Error(err)
-				}
+				noerr.Want(t, err)
 				results <- s.Offset
 			}()
 			if i == 0 {
@@ -75,18 +75,16 @@ func TestBeginning(t *testing.T) {
 		"copied, without a number":       {[]Stored{{TopicID: other, Place: mirrored}}, Beginning{Stored: true}},
 		"the earliest":                   {[]Stored{{TopicID: id, Began: late}, {TopicID: id, Began: early}, {TopicID: id}}, Beginning{Stored: true, At: early}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &MemoryStore{}
-				for i, s := range c.stored {
-					store.Set(map[kiel.Partition]Stored{ps[i]: s})
-				}
-				r := NewReader(store)
-				go r.Run(t.Context())
-				if got, err := r.Beginning(t.Context(), Topic{"t", id, here.Cluster, []int32{0, 1, 2}}); got != c.want || err != nil {
-					t.Errorf("%+v, %v, want %+v", got, err, c.want)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			store := &MemoryStore{}
+			for i, s := range c.stored {
+				store.Set(map[kiel.Partition]Stored{ps[i]: s})
+			}
+			r := NewReader(store)
+			go r.Run(t.Context())
+			if got, err := r.Beginning(t.Context(), Topic{"t", id, here.Cluster, []int32{0, 1, 2}}); got != c.want || err != nil {
+				t.Errorf("%+v, %v, want %+v", got, err, c.want)
+			}
 		})
 	}
 }

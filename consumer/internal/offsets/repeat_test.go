@@ -14,6 +14,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 )
 
@@ -21,9 +23,7 @@ import (
 func openAt(t *testing.T, cm *Committer, p kiel.Partition, offset int64) *Tracker {
 	t.Helper()
 	tr := cm.Open(p, newClaim(t), sarama.Uuid{1}, offset, "")
-	if err := cm.Commit(t.Context(), tr); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, cm.Commit(t.Context(), tr))
 	return tr
 }
 
@@ -49,18 +49,16 @@ func TestRepeatOnlyRaises(t *testing.T) {
 		"raised by a mirror, one id":       {Stored{Offset: 99, TopicID: id, Token: 6, Ours: true, Place: mirrored}, Stored{Offset: 42, Token: 7}},
 		"by a newer token of this tree":    {Stored{Offset: 15, TopicID: id, Token: 8, Ours: true, Place: here}, Stored{Offset: 15, Token: 8}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				cm.options.Place = func(*session.Incarnation) Place { return here }
-				p := tp("t", 0)
-				openAt(t, cm, p, 42)
-				time.Sleep(2 * time.Second)
-				store.Set(map[kiel.Partition]Stored{p: c.found})
-				time.Sleep(7 * time.Hour)
-				if got := store.Get(p); got.Offset != c.want.Offset || got.Token != c.want.Token && c.found.Ours && c.found.Offset < 42 {
-					t.Errorf("stored %+v, want %+v", got, c.want)
-				}
-			})
+		committerTest(t, name, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			cm.options.Place = func(*session.Incarnation) Place { return here }
+			p := tp("t", 0)
+			openAt(t, cm, p, 42)
+			time.Sleep(2 * time.Second)
+			store.Set(map[kiel.Partition]Stored{p: c.found})
+			time.Sleep(7 * time.Hour)
+			if got := store.Get(p); got.Offset != c.want.Offset || got.Token != c.want.Token && c.found.Ours && c.found.Offset < 42 {
+				t.Errorf("stored %+v, want %+v", got, c.want)
+			}
 		})
 	}
 }
@@ -89,9 +87,7 @@ func TestOffsetsOfOthersAreLeftAlone(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		store.Set(map[kiel.Partition]Stored{p: {Offset: 20, TopicID: sarama.Uuid{1}, Token: 3, Ours: true}})
 		time.Sleep(7 * time.Hour)
-		if got := store.Get(p).Offset; got != 70 {
-			t.Errorf("stored %d after a mark was committed, want 70", got)
-		}
+		assert.Equal(t, store.Get(p).Offset, 70, "stored after a mark was committed")
 	})
 }
 
@@ -104,9 +100,7 @@ func TestRepeatsWriteSeldom(t *testing.T) {
 			t.Errorf("%d commits, %d reads in an hour, want the start alone and 3 reads", n, reads)
 		}
 		time.Sleep(12 * time.Hour)
-		if n := len(store.Commits()); n != 3 {
-			t.Errorf("%d commits in 13 hours, want the start and 2 to keep it alive", n)
-		}
+		assert.Equal(t, len(store.Commits()), 3, "commits in 13 hours")
 	})
 }
 
@@ -124,27 +118,21 @@ func TestFoundStartIsCommittedWithTheFirstRepeat(t *testing.T) {
 		"it is deleted":      {Stored{Offset: -1}, 42},
 		"of a deleted topic": {Stored{Offset: 99, TopicID: sarama.Uuid{2}, Token: 6, Ours: true}, 42},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				p := tp("t", 0)
-				store.Set(map[kiel.Partition]Stored{p: c.late})
-				tr := cm.OpenFound(p, newClaim(t), id, 42, "")
-				if _, _, dirty := tr.Marked(); dirty {
-					t.Error("it is to be committed")
-				}
-				time.Sleep(sessionTimeout - time.Second)
-				if n := len(store.Commits()); n != 0 {
-					t.Errorf("%d commits before the first repeat", n)
-				}
-				time.Sleep(3 * time.Second)
-				if got := store.Get(p); got.Offset != c.want || got.Token != 7 {
-					t.Errorf("stored %+v, want %d under the new token", got, c.want)
-				}
-				time.Sleep(time.Hour)
-				if n := len(store.Commits()); n != 1 {
-					t.Errorf("%d commits in an hour, want one", n)
-				}
-			})
+		committerTest(t, name, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			p := tp("t", 0)
+			store.Set(map[kiel.Partition]Stored{p: c.late})
+			tr := cm.OpenFound(p, newClaim(t), id, 42, "")
+			if _, _, dirty := tr.Marked(); dirty {
+				t.Error("it is to be committed")
+			}
+			time.Sleep(sessionTimeout - time.Second)
+			assert.Equal(t, len(store.Commits()), 0, "commits before the first repeat")
+			time.Sleep(3 * time.Second)
+			if got := store.Get(p); got.Offset != c.want || got.Token != 7 {
+				t.Errorf("stored %+v, want %d under the new token", got, c.want)
+			}
+			time.Sleep(time.Hour)
+			assert.Equal(t, len(store.Commits()), 1, "commits in an hour")
 		})
 	}
 }
@@ -170,9 +158,7 @@ func TestSilentReadHoldsUpNoCommit(t *testing.T) {
 		time.Sleep(sessionTimeout + 2*time.Second) // the repeats are due
 		tr.Mark(5, "")
 		time.Sleep(1500 * time.Millisecond)
-		if got := store.Get(q).Offset; got != 5 {
-			t.Errorf("stored %d while a read is under way", got)
-		}
+		assert.Equal(t, store.Get(q).Offset, 5, "stored while a read is under way")
 	})
 }
 
@@ -191,9 +177,7 @@ func TestReleaseRestoresAnUnmarkedPosition(t *testing.T) {
 					p := tp("t", 0)
 					tr := openAt(t, cm, p, 42)
 					store.Set(map[kiel.Partition]Stored{p: c.found})
-					if err := cm.CommitLast(t.Context(), tr); err != nil {
-						t.Error(err)
-					}
+					noerr.Want(t, cm.CommitLast(t.Context(), tr))
 					if got := store.Get(p); got.Offset != c.want.Offset {
 						t.Errorf("auto commit %v: stored %+v, want %d", auto, got, c.want.Offset)
 					}
@@ -217,80 +201,55 @@ func TestReleasesTravelTogether(t *testing.T) {
 			go func() { done <- cm.CommitLast(t.Context(), tr) }()
 		}
 		for range trackers {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, <-done)
 		}
 		if n, reads := len(store.Commits())-commits, len(store.Fetches()); n > 2 || reads > 2 {
 			t.Errorf("50 releases took %d commits and %d reads", n, reads)
 		}
-		if got := store.Get(tp("t", 49)).Offset; got != 49 {
-			t.Errorf("stored %d", got)
-		}
+		assert.Equal(t, store.Get(tp("t", 49)).Offset, 49, "stored")
 	})
 }
 
-// A release waits for a second at most, and no error of the store fails it.
+// A release waits for a second at most, also when the Committer is busy with another commit, and no error of the store fails it.
 func TestReleaseGoesOnWithoutTheStore(t *testing.T) {
-	for name, change := range map[string]func(*MemoryStore){
-		"no answer to the read":   func(s *MemoryStore) { s.BlockFetch = make(chan struct{}) },
-		"no answer to the commit": func(s *MemoryStore) { s.Slow = make(chan struct{}) },
-		"refused": func(s *MemoryStore) {
+	for name, change := range map[string]func(*MemoryStore, *Tracker){
+		"no answer to the read":   func(s *MemoryStore, _ *Tracker) { s.BlockFetch = make(chan struct{}) },
+		"no answer to the commit": func(s *MemoryStore, _ *Tracker) { s.Slow = make(chan struct{}) },
+		"refused": func(s *MemoryStore, _ *Tracker) {
 			s.Refuse = func(OffsetCommit) error { return errors.New("no") }
 		},
+		"busy": func(s *MemoryStore, other *Tracker) {
+			s.Slow = make(chan struct{})
+			other.Mark(1, "")
+			time.Sleep(2 * time.Second) // its commit is under way
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				aborts := 0
-				cm.options.Abort = func() { aborts++ }
-				log := logged(cm)
-				tr := openAt(t, cm, tp("t", 0), 42)
-				store.Clear()
-				change(store)
-				if store.Slow != nil {
-					defer close(store.Slow)
-				}
-				start := time.Now()
-				if err := cm.CommitLast(t.Context(), tr); err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(start); took > time.Second || (took < time.Second) != (store.Refuse != nil) {
-					t.Errorf("the release took %v", took)
-				}
-				if n := strings.Count(log.String(), "\n"); n != 1 {
-					t.Errorf("%d lines:\n%s", n, log.String())
-				}
-				if store.Refuse != nil && (len(store.Fetches()) != 1 || len(store.Commits()) != 2) {
-					t.Errorf("%d reads and %d commits, want one try after the commit of the start", len(store.Fetches()), len(store.Commits()))
-				}
-				if want := store.Slow != nil; (aborts == 1) != want {
-					t.Errorf("connections were aborted %d times: what is on the wire may arrive later: %v", aborts, want)
-				}
-			})
+		committerTest(t, name, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			aborts := 0
+			cm.options.Abort = func() { aborts++ }
+			log := logged(cm)
+			tr, other := openAt(t, cm, tp("t", 0), 42), openAt(t, cm, tp("t", 1), 0)
+			store.Clear()
+			change(store, other)
+			if store.Slow != nil {
+				defer close(store.Slow)
+			}
+			start := time.Now()
+			noerr.Want(t, cm.CommitLast(t.Context(), tr))
+			if took := time.Since(start); took > time.Second || (took < time.Second) != (store.Refuse != nil) {
+				t.Errorf("the release took %v", took)
+			}
+			if n := strings.Count(log.String(), "\n"); n != 1 {
+				t.Errorf("%d lines:\n%s", n, log.String())
+			}
+			if store.Refuse != nil && (len(store.Fetches()) != 1 || len(store.Commits()) != 3) {
+				t.Errorf("%d reads and %d commits, want one try after the commits of the starts", len(store.Fetches()), len(store.Commits()))
+			}
+			if want := name == "no answer to the commit"; (aborts == 1) != want {
+				t.Errorf("connections were aborted %d times: what is on the wire may arrive later: %v", aborts, want)
+			}
 		})
 	}
-}
-
-// A release waits for a second, too, when the Committer is busy with another commit.
-func TestReleaseWaitsForNoOtherCommit(t *testing.T) {
-	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-		log := logged(cm)
-		tr, busy := openAt(t, cm, tp("t", 0), 42), openAt(t, cm, tp("t", 1), 0)
-		store.Slow = make(chan struct{})
-		defer close(store.Slow)
-		busy.Mark(1, "")
-		time.Sleep(2 * time.Second) // its commit is under way
-		start := time.Now()
-		if err := cm.CommitLast(t.Context(), tr); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(start); took != time.Second {
-			t.Errorf("the release took %v", took)
-		}
-		if n := strings.Count(log.String(), "\n"); n != 1 {
-			t.Errorf("%d lines:\n%s", n, log.String())
-		}
-	})
 }
 
 // hangingStore does not answer its first n Fetches.
@@ -319,15 +278,9 @@ func TestReleaseAfterASilentRead(t *testing.T) {
 		released := make(chan error)
 		go func() { released <- cm.CommitLast(t.Context(), first) }()
 		time.Sleep(500 * time.Millisecond)
-		if err := cm.CommitLast(t.Context(), second); err != nil {
-			t.Error(err)
-		}
-		if err := <-released; err != nil {
-			t.Error(err)
-		}
-		if got := store.Get(tp("t", 1)).Offset; got != 43 {
-			t.Errorf("stored %d for the second, want 43", got)
-		}
+		noerr.Want(t, cm.CommitLast(t.Context(), second))
+		noerr.Want(t, <-released)
+		assert.Equal(t, store.Get(tp("t", 1)).Offset, 43, "stored for the second")
 	})
 }
 
@@ -335,49 +288,21 @@ func TestNothingIsRestoredForALostClaim(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
 		claim := newClaim(t)
 		tr := cm.Open(tp("t", 0), claim, sarama.Uuid{}, 42, "")
-		if err := cm.Commit(t.Context(), tr); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, cm.Commit(t.Context(), tr))
 		store.Clear()
 		claim.distrust.Store(true)
-		if err := cm.CommitLast(t.Context(), tr); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, cm.CommitLast(t.Context(), tr))
 		if len(store.Fetches()) > 0 || store.Get(tp("t", 0)).Offset != -1 {
 			t.Errorf("read %v, stored %+v", store.Fetches(), store.Get(tp("t", 0)))
 		}
 	})
 }
 
-// A repeat that could not read what is stored is tried again every few seconds, and the log tells soon when that works.
+// A repeat that could not read what is stored is tried again every few seconds, and the log tells soon when that works. That is
+// so also when nothing is to be repeated any more, because the partition was committed or given up meanwhile.
 func TestRepeatIsTriedAgain(t *testing.T) {
-	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-		store.BlockFetch = make(chan struct{})
-		log := logged(cm)
-		p := tp("t", 0)
-		openAt(t, cm, p, 42)
-		store.Set(map[kiel.Partition]Stored{p: {Offset: 15, Token: 6, Ours: true}})
-		time.Sleep(20 * time.Minute)
-		synctest.Wait()
-		if n, most := strings.Count(log.String(), "\n"), 6*20; n < most/2 || n > most {
-			t.Errorf("%d lines in 20 minutes", n)
-		}
-		close(store.BlockFetch)
-		time.Sleep(retryRead + LastCommitTimeout + 2*time.Second)
-		synctest.Wait()
-		if got := store.Get(p).Offset; got != 42 {
-			t.Errorf("stored %d when the store answers again, want 42", got)
-		}
-		if n := strings.Count(log.String(), "msg=recovered kind=offsets"); n != 1 {
-			t.Errorf("%d lines tell that it works again: %s", n, log.String())
-		}
-	})
-}
-
-// A failed read of stored offsets is tried again soon, so that the log can tell when it works. That is so also when nothing is to
-// be repeated any more, because the partition was committed or given up meanwhile.
-func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
 	for name, change := range map[string]func(*Committer, *Tracker){
+		"it is still due":     nil,
 		"a mark is committed": func(_ *Committer, tr *Tracker) { tr.Mark(43, "") },
 		"the partition is given up": func(cm *Committer, tr *Tracker) {
 			tr.LeaveAlone() // so that the release need not ask
@@ -386,30 +311,33 @@ func TestFailedReadIsTriedAgainWithoutARepeat(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				store.BlockFetch = make(chan struct{})
-				log := logged(cm)
-				tr := openAt(t, cm, tp("t", 0), 42)
-				time.Sleep(11 * time.Minute) // no other repeat is due for hours
-				synctest.Wait()
-				if !cm.options.Errors.Failing() {
-					t.Fatal("nothing has failed")
-				}
+		committerTest(t, name, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			store.BlockFetch = make(chan struct{})
+			log := logged(cm)
+			p := tp("t", 0)
+			tr := openAt(t, cm, p, 42)
+			if change == nil {
+				store.Set(map[kiel.Partition]Stored{p: {Offset: 15, Token: 6, Ours: true}})
+			}
+			time.Sleep(20 * time.Minute) // no other repeat is due for hours
+			synctest.Wait()
+			if n, most := strings.Count(log.String(), "\n"), 6*20; n < most/2 || n > most {
+				t.Errorf("%d lines in 20 minutes", n)
+			}
+			if change != nil {
 				change(cm, tr)
 				time.Sleep(time.Minute)
-				close(store.BlockFetch)
-				time.Sleep(retryRead + LastCommitTimeout + 2*time.Second)
-				synctest.Wait()
-				if n := strings.Count(log.String(), "msg=recovered kind=offsets"); n != 1 {
-					t.Errorf("%d lines tell that it works again: %s", n, log.String())
-				}
-				reads := len(store.Fetches())
-				time.Sleep(time.Minute)
-				if n := len(store.Fetches()); n != reads {
-					t.Errorf("%d reads when all is well", n-reads)
-				}
-			})
+			}
+			close(store.BlockFetch)
+			time.Sleep(retryRead + LastCommitTimeout + 2*time.Second)
+			synctest.Wait()
+			if change == nil {
+				assert.Equal(t, store.Get(p).Offset, 42, "stored when the store answers again")
+			}
+			assert.Equal(t, strings.Count(log.String(), "msg=recovered kind=offsets"), 1, "lines that tell that it works again: %s", log.String())
+			reads := len(store.Fetches())
+			time.Sleep(time.Minute)
+			assert.Equal(t, len(store.Fetches()), reads, "reads when all is well")
 		})
 	}
 }
@@ -436,13 +364,9 @@ func TestRepeatForgetsWhatWasReadLongAgo(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		store.Set(map[kiel.Partition]Stored{p: {Offset: 99}})
 		slow.Store(false)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, <-done)
 		time.Sleep(time.Hour)
-		if got := store.Get(p).Offset; got != 99 {
-			t.Errorf("stored %d", got)
-		}
+		assert.Equal(t, store.Get(p).Offset, 99, "stored")
 	})
 }
 
@@ -459,9 +383,7 @@ func TestRepeatWritesByAFreshAnswerOnly(t *testing.T) {
 			q := question{trackers: []*Tracker{tr}, found: map[kiel.Partition]Stored{p: store.Get(p)}, asked: time.Now(), answered: time.Now()}
 			time.Sleep(age)
 			cm.repeat(t.Context(), q)
-			if got := store.Get(p).Offset; got != want {
-				t.Errorf("stored %d by an answer %v old, want %d", got, age, want)
-			}
+			assert.Equal(t, store.Get(p).Offset, want, "stored by an answer %v old", age)
 			if dropped := want < 0; tr.isDue(time.Now()) != dropped {
 				t.Errorf("due again after an answer %v old: %v, want %v", age, !dropped, dropped)
 			}

@@ -12,6 +12,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // texts are what a Committer has reported of texts.
@@ -49,42 +51,40 @@ func limitTexts(cm *Committer, store *MemoryStore, limit int) (said *texts, refu
 // A text that Kafka does not take costs the text, not the offset, and a request once: the next one is not sent with its mark.
 func TestTextThatKafkaRefuses(t *testing.T) {
 	for name, limit := range map[string]int{"4,096": 4096, "a smaller limit": 1000} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				said, refusals := limitTexts(cm, store, limit)
-				reported := 0
-				cm.options.Report = func(error, kiel.Partition) { reported++ }
-				p := tp("t", 0)
-				tr := openAt(t, cm, p, 0)
-				time.Sleep(500 * time.Millisecond) // from now on a mark falls between two commits
-				long, short := strings.Repeat("x", limit), strings.Repeat("y", limit-96)
-				for i := range int64(20) {
-					tr.Mark(i+1, long)
-					time.Sleep(time.Second)
-				}
+		committerTest(t, name, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			said, refusals := limitTexts(cm, store, limit)
+			reported := 0
+			cm.options.Report = func(error, kiel.Partition) { reported++ }
+			p := tp("t", 0)
+			tr := openAt(t, cm, p, 0)
+			time.Sleep(500 * time.Millisecond) // from now on a mark falls between two commits
+			long, short := strings.Repeat("x", limit), strings.Repeat("y", limit-96)
+			for i := range int64(20) {
+				tr.Mark(i+1, long)
 				time.Sleep(time.Second)
-				synctest.Wait()
-				if s := store.Get(p); s.Offset != 20 || s.Text != "" {
-					t.Errorf("stored %+v", s)
-				}
-				if *refusals != 1 || said.first != 1 || said.lost != 20 || reported != 0 || !errors.Is(said.err, ErrTextLost) {
-					t.Errorf("%d refusals, %d other reports, %+v", *refusals, reported, said)
-				}
-				tr.Mark(21, short)
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
-				if s := store.Get(p); s.Offset != 21 || s.Text != short || said.stored != 1 {
-					t.Errorf("stored %d with %d characters, %+v", s.Offset, len(s.Text), said)
-				}
-				tr.Reset(10, long)
-				began := time.Now()
-				if err := cm.CommitLast(t.Context(), tr); err != nil || time.Since(began) > 0 {
-					t.Errorf("committed after %v: %v", time.Since(began), err)
-				}
-				if s := store.Get(p); s.Offset != 10 || s.Text != "" || *refusals != 1 || said.first != 1 {
-					t.Errorf("stored %+v, %+v", s, said)
-				}
-			})
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if s := store.Get(p); s.Offset != 20 || s.Text != "" {
+				t.Errorf("stored %+v", s)
+			}
+			if *refusals != 1 || said.first != 1 || said.lost != 20 || reported != 0 || !errors.Is(said.err, ErrTextLost) {
+				t.Errorf("%d refusals, %d other reports, %+v", *refusals, reported, said)
+			}
+			tr.Mark(21, short)
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if s := store.Get(p); s.Offset != 21 || s.Text != short || said.stored != 1 {
+				t.Errorf("stored %d with %d characters, %+v", s.Offset, len(s.Text), said)
+			}
+			tr.Reset(10, long)
+			began := time.Now()
+			if err := cm.CommitLast(t.Context(), tr); err != nil || time.Since(began) > 0 {
+				t.Errorf("committed after %v: %v", time.Since(began), err)
+			}
+			if s := store.Get(p); s.Offset != 10 || s.Text != "" || *refusals != 1 || said.first != 1 {
+				t.Errorf("stored %+v, %+v", s, said)
+			}
 		})
 	}
 }
@@ -128,25 +128,21 @@ func TestLongTextsAreTriedAgain(t *testing.T) {
 // The first text that is refused may be that of the last commit before a release.
 func TestTextRefusedAtTheRelease(t *testing.T) {
 	for name, auto := range map[string]bool{"AutoCommit": true, "without AutoCommit": false} {
-		t.Run(name, func(t *testing.T) {
-			withCommitter(t, auto, func(t *testing.T, cm *Committer, store *MemoryStore) {
-				said, _ := limitTexts(cm, store, 4096)
-				p := tp("t", 0)
-				tr := openAt(t, cm, p, 0)
-				tr.Mark(5, strings.Repeat("x", 4096))
-				if !auto {
-					if err := cm.Commit(t.Context(), tr); err != nil {
-						t.Error(err)
-					}
-				}
-				began := time.Now()
-				if err := cm.CommitLast(t.Context(), tr); err != nil || time.Since(began) > 0 {
-					t.Errorf("committed after %v: %v", time.Since(began), err)
-				}
-				if s := store.Get(p); s.Offset != 5 || s.Text != "" || said.first != 1 {
-					t.Errorf("stored %+v, %+v", s, said)
-				}
-			})
+		committerTest(t, name, auto, func(t *testing.T, cm *Committer, store *MemoryStore) {
+			said, _ := limitTexts(cm, store, 4096)
+			p := tp("t", 0)
+			tr := openAt(t, cm, p, 0)
+			tr.Mark(5, strings.Repeat("x", 4096))
+			if !auto {
+				noerr.Want(t, cm.Commit(t.Context(), tr))
+			}
+			began := time.Now()
+			if err := cm.CommitLast(t.Context(), tr); err != nil || time.Since(began) > 0 {
+				t.Errorf("committed after %v: %v", time.Since(began), err)
+			}
+			if s := store.Get(p); s.Offset != 5 || s.Text != "" || said.first != 1 {
+				t.Errorf("stored %+v, %+v", s, said)
+			}
 		})
 	}
 }
@@ -181,18 +177,14 @@ func TestOffsetRefusedForGood(t *testing.T) {
 		if err := cm.CommitLast(t.Context(), tr); !errors.Is(err, ErrTooLarge) || time.Since(began) > 0 {
 			t.Errorf("committed after %v: %v", time.Since(began), err)
 		}
-		if reported != 4 {
-			t.Errorf("reported %d times", reported)
-		}
+		assert.Equal(t, reported, 4, "reports")
 	})
 }
 
 // Kafka counts UTF-16 code units. What its protocol can't carry is not sent, whatever brokers may take.
 func TestLengthsOfTexts(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "abc": 3, "äöü": 3, "漢字": 2, "🐳x": 3, "\xff\xfe": 2} {
-		if got := units(text); got != want {
-			t.Errorf("%q has %d units, want %d", text, got, want)
-		}
+		assert.Equal(t, units(text), want, "units of %q", text)
 	}
 	var l textLimit
 	wide, huge := strings.Repeat("漢", 2000), strings.Repeat("x", maxTextBytes+1)

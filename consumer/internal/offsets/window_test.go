@@ -9,7 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // trackerAt returns an open Tracker whose position is offset.
@@ -62,29 +62,6 @@ func TestPositionPassesGaps(t *testing.T) {
 	wantPosition(t, "after a reset", tr, 12)
 }
 
-// A position that passes control records before the first mark is not committed: it would lower what is committed by other means.
-func TestUnmarkedPositionIsNotCommitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, p := &MemoryStore{}, tp("t", 0)
-		cm, stop := committerOn(t, store, true)
-		defer stop()
-		tr := openAt(t, cm, p, 50)
-		tr.Delivered(nil, 51)
-		tr.Delivered(messages(51, 52), 53)
-		store.Set(map[kiel.Partition]Stored{p: {Offset: 53}}) // in a transaction
-		time.Sleep(2 * time.Second)
-		if got := store.Get(p); got.Offset != 53 || got.Ours {
-			t.Errorf("stored %+v", got)
-		}
-		tr.Mark(53, "")
-		tr.Delivered(nil, 54)
-		time.Sleep(2 * time.Second)
-		if got := store.Get(p); got.Offset != 54 || !got.Ours {
-			t.Errorf("stored %+v after a mark", got)
-		}
-	})
-}
-
 func TestDoneMarksOneMessage(t *testing.T) {
 	tr := trackerAt(t, 10, 0)
 	tr.Delivered(messages(10, 11, 15, 16), 20)
@@ -107,14 +84,10 @@ func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := trackerAt(t, 0, 3)
 		tr.Delivered(messages(0, 2, 4, 6, 8, 10), 11)
-		if tr.Room(8) != nil {
-			t.Error("held back though no message was marked alone")
-		}
+		assert.Equal(t, tr.Room(8), nil, "held back though no message was marked alone")
 		tr.Mark(1, "")
 		tr.Done(4)
-		if tr.Room(6) != nil {
-			t.Error("no room for the third message from the oldest one on")
-		}
+		assert.Equal(t, tr.Room(6), nil, "room for the third message from the oldest one on")
 		time.Sleep(time.Second)
 		full := tr.Room(8)
 		since := time.Now()
@@ -122,9 +95,7 @@ func TestWindow(t *testing.T) {
 			t.Fatal("room for the fourth message")
 		}
 		time.Sleep(time.Second)
-		if tr.Room(8) != full {
-			t.Error("asked again, another channel came")
-		}
+		assert.Equal(t, tr.Room(8), full, "the channel when it is asked again")
 		if oldest, at, held := tr.HeldBack(); !held || oldest != 2 || !at.Equal(since) {
 			t.Errorf("held back: %v at %d since %v, want 2 since %v", held, oldest, at, since)
 		}
@@ -302,4 +273,106 @@ func BenchmarkDone(b *testing.B) {
 		tr.Done(int64(i + 1))
 		tr.Done(int64(i))
 	}
+}
+
+// isAt fails the test unless the position is this one, and to be committed or not.
+func isAt(t *testing.T, tr *Tracker, want int64, dirty bool) {
+	t.Helper()
+	if got, _, d := tr.Marked(); got != want || d != dirty {
+		t.Errorf("the position is %d, to be committed: %v; want %d, %v", got, d, want, dirty)
+	}
+}
+
+// delivered returns a Tracker whose start, at 0, was committed, and to which ten messages were delivered.
+func delivered(t *testing.T) *Tracker {
+	tr := trackerAt(t, 0, 0)
+	tr.dirty = false
+	tr.Delivered(manyMessages(0, 10, 1), 10)
+	return tr
+}
+
+// After Restart the position is the offset given. Marks of messages that were not handed out again do not count, those of the
+// others do, one by one as well.
+func TestRestart(t *testing.T) {
+	for name, restart := range map[string]func(t *testing.T, tr *Tracker){
+		"back": func(t *testing.T, tr *Tracker) {
+			if !tr.Restart(3, 8) {
+				t.Error("messages from 3 to 7 were handed out before")
+			}
+			isAt(t, tr, 3, true)
+			tr.Delivered(manyMessages(3, 7, 1), 10)
+			if tr.Mark(8, "") || tr.Done(7) {
+				t.Error("a mark of before counts")
+			}
+			isAt(t, tr, 3, true)
+			if !tr.HandedAgain(5) {
+				t.Error("5 to 7 were not handed out again")
+			}
+			if tr.Mark(6, "") || !tr.Mark(5, "") || tr.Done(5) {
+				t.Error("the message at 4 was handed out again, that at 5 was not")
+			}
+			isAt(t, tr, 5, true)
+			if tr.HandedAgain(8) {
+				t.Error("all were handed out again")
+			}
+			if !tr.Done(6) || !tr.Done(5) || !tr.Mark(10, "") {
+				t.Error("marks of now do not count")
+			}
+			isAt(t, tr, 10, true)
+		},
+		"forward": func(t *testing.T, tr *Tracker) {
+			if tr.Restart(20, 8) {
+				t.Error("nothing there was handed out before")
+			}
+			isAt(t, tr, 20, true)
+			tr.Mark(8, "") // of before
+			tr.Done(7)
+			isAt(t, tr, 20, true)
+			tr.Delivered(manyMessages(20, 3, 1), 23)
+			tr.Mark(22, "")
+			isAt(t, tr, 22, true)
+		},
+		"forward, and back": func(t *testing.T, tr *Tracker) {
+			tr.Restart(20, 8)
+			if !tr.Restart(5, 20) || tr.Mark(8, "") || tr.Mark(6, "") {
+				t.Error("5 to 19 count as handed out before")
+			}
+			isAt(t, tr, 5, true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := delivered(t)
+			tr.Mark(4, "")
+			restart(t, tr)
+		})
+	}
+}
+
+// Without a mark the position that Restart sets is committed with the next mark: the user may commit in transactions. Nor is a
+// gap of the log behind it committed.
+func TestRestartWithoutMarks(t *testing.T) {
+	tr := delivered(t)
+	tr.Restart(3, 8)
+	isAt(t, tr, 3, false)
+	tr.Restart(20, 3)
+	isAt(t, tr, 20, false)
+	tr.Delivered(nil, 25)
+	isAt(t, tr, 25, false)
+	tr.Delivered(manyMessages(25, 2, 1), 27)
+	tr.Mark(26, "")
+	isAt(t, tr, 26, true)
+}
+
+// Offsets that were taken back stay so after a Restart, and the reverse.
+func TestRestartAndWithhold(t *testing.T) {
+	tr := delivered(t)
+	tr.Mark(8, "")
+	tr.Restart(2, 9)
+	tr.Delivered(manyMessages(2, 8, 1), 10)
+	tr.HandedAgain(7)
+	tr.Withhold(func() (int64, bool) { return 5, true })
+	if tr.Mark(7, "") || tr.Mark(8, "") || !tr.Mark(5, "") {
+		t.Error("a mark counts that passes what was taken back, or what was not handed out again")
+	}
+	isAt(t, tr, 5, true)
 }

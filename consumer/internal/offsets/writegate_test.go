@@ -3,7 +3,6 @@ package offsets
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/testonly/assert"
 	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
@@ -86,9 +86,7 @@ func TestNoCommitIsWrittenWithoutTrust(t *testing.T) {
 			}
 			close(gate)
 			if c.lose {
-				if err := (<-result)[tp("t", 1)]; !errors.Is(err, ErrLost) {
-					t.Errorf("commit: %v", err)
-				}
+				assert.Error(t, (<-result)[tp("t", 1)], ErrLost, "commit")
 			} else if key := <-keys; key != keyOffsetCommit {
 				t.Errorf("request %d was sent, want a commit", key)
 			}
@@ -104,9 +102,7 @@ func TestNoCommitIsWrittenWithoutTrust(t *testing.T) {
 				default:
 				}
 			}
-			if n := gates.Load(); n != 0 {
-				t.Errorf("%d gates are left", n)
-			}
+			assert.Equal(t, gates.Load(), 0, "gates that are left")
 		})
 	}
 }
