@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"go.uber.org/goleak"
 
 	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/consumer/consumertest"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
-}
+func TestMain(m *testing.M) { conntest.Main(m) }
 
 // collector is a handler that marks each message, for Run and for Consume.
 type collector struct {
@@ -72,17 +72,18 @@ func (c *collector) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Con
 	}
 }
 
+// way consumes partitions with a collector.
+type way func(context.Context, *consumertest.Partition, *collector) error
+
 // each runs a test with both ways to consume.
-func each(t *testing.T, test func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error)) {
-	for name, run := range map[string]func(context.Context, *consumertest.Partition, *collector) error{
+func each(t *testing.T, test func(t *testing.T, run way)) {
+	for name, run := range map[string]way{
 		"Run": func(ctx context.Context, p *consumertest.Partition, c *collector) error { return p.Run(ctx, c.handle) },
 		"Consume": func(ctx context.Context, p *consumertest.Partition, c *collector) error {
 			return consumertest.Consume(ctx, c, p)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, run) })
-		})
+		bubble.Run(t, name, func(t *testing.T) { test(t, run) })
 	}
 }
 
@@ -95,21 +96,17 @@ func wantCommitted(t *testing.T, p *consumertest.Partition, want int64) {
 
 // All messages are handed out, and the marks are committed; the next owner starts there, under a higher token.
 func TestAll(t *testing.T) {
-	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
+	each(t, func(t *testing.T, run way) {
 		p := consumertest.NewPartition(consumertest.Options{Topic: "orders", ID: 3, Start: 40}, "a", "b", "c")
 		c := &collector{}
-		if err := run(t.Context(), p, c); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, run(t.Context(), p, c))
 		if !slices.Equal(c.got, []string{"a", "b", "c"}) || !errors.Is(c.cause, consumertest.ErrEnd) {
 			t.Errorf("got %q, ended by %v", c.got, c.cause)
 		}
 		wantCommitted(t, p, 43)
 		p.Send("d")
 		c = &collector{}
-		if err := run(t.Context(), p, c); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, run(t.Context(), p, c))
 		if !slices.Equal(c.got, []string{"d"}) {
 			t.Errorf("the next owner got %q", c.got)
 		}
@@ -117,33 +114,44 @@ func TestAll(t *testing.T) {
 	})
 }
 
-// A partition that is revoked while a message is in hand: its mark is committed, and nothing behind it is handed out.
-func TestRevoke(t *testing.T) {
-	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
-		p := consumertest.NewPartition(consumertest.Options{}, "a", "b", "c", "d")
-		c := &collector{on: func(i int, _ string) {
-			if i == 1 {
-				p.Revoke()
-				synctest.Wait()
+// A partition is revoked, or lost, while a message is in hand: nothing behind it is handed out. If it is revoked, the message's
+// mark is committed; if it is lost, nothing is, and the next owner gets all again.
+func TestRevokedOrLost(t *testing.T) {
+	for _, end := range []struct {
+		by        func(*consumertest.Partition)
+		why       error
+		committed int
+	}{
+		{(*consumertest.Partition).Revoke, ownership.ErrRevoked, 2},
+		{(*consumertest.Partition).Lose, ownership.ErrLost, 0},
+	} {
+		each(t, func(t *testing.T, run way) {
+			values := []string{"a", "b", "c", "d"}
+			p := consumertest.NewPartition(consumertest.Options{}, values...)
+			c := &collector{on: func(i int, _ string) {
+				if i == 1 {
+					end.by(p)
+					synctest.Wait()
+				}
+			}}
+			noerr.Must(t, run(t.Context(), p, c))
+			if !slices.Equal(c.got, []string{"a", "b"}) || !errors.Is(c.cause, end.why) {
+				t.Errorf("got %q, ended by %v", c.got, c.cause)
 			}
-		}}
-		if err := run(t.Context(), p, c); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(c.got, []string{"a", "b"}) || !errors.Is(c.cause, ownership.ErrRevoked) {
-			t.Errorf("got %q, ended by %v", c.got, c.cause)
-		}
-		wantCommitted(t, p, 2)
-	})
+			wantCommitted(t, p, int64(end.committed))
+			c = &collector{}
+			if err := run(t.Context(), p, c); err != nil || !slices.Equal(c.got, values[end.committed:]) {
+				t.Errorf("the next owner got %q, %v", c.got, err)
+			}
+		})
+	}
 }
 
 // The last commit of a revoked partition does not wait for Cleanup: the next owner shall not wait for the slowest handler.
 func TestRevokedBeforeCleanup(t *testing.T) {
 	p := consumertest.NewPartition(consumertest.Options{}, "a", "b")
 	c := &collector{on: func(int, string) { p.Revoke() }, cleanup: func() { wantCommitted(t, p, 1) }}
-	if err := consumertest.Consume(t.Context(), c, p); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, consumertest.Consume(t.Context(), c, p))
 }
 
 // A handler that asks finds that a lost partition is not trusted, and a revoked one is.
@@ -161,39 +169,13 @@ func TestTrusted(t *testing.T) {
 			}
 			return context.Cause(ctx)
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, err)
 	}
-}
-
-// A partition that is lost: nothing is committed, and the next owner gets all again.
-func TestLose(t *testing.T) {
-	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
-		p := consumertest.NewPartition(consumertest.Options{}, "a", "b", "c")
-		c := &collector{on: func(i int, _ string) {
-			if i == 1 {
-				p.Lose()
-				synctest.Wait()
-			}
-		}}
-		if err := run(t.Context(), p, c); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(c.got, []string{"a", "b"}) || !errors.Is(c.cause, ownership.ErrLost) {
-			t.Errorf("got %q, ended by %v", c.got, c.cause)
-		}
-		wantCommitted(t, p, 0)
-		c = &collector{}
-		if err := run(t.Context(), p, c); err != nil || len(c.got) != 3 {
-			t.Errorf("the next owner got %q, %v", c.got, err)
-		}
-	})
 }
 
 // A partition that is kept open waits for messages until it is revoked.
 func TestKeepOpen(t *testing.T) {
-	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
+	each(t, func(t *testing.T, run way) {
 		p := consumertest.NewPartition(consumertest.Options{KeepOpen: true}, "a")
 		c := &collector{}
 		done := make(chan error, 1)
@@ -231,9 +213,7 @@ func TestSession(t *testing.T) {
 		a := consumertest.NewPartition(consumertest.Options{ID: 1, Token: 70, Metadata: "before"}, "a0", "a1", "a2")
 		b := consumertest.NewPartition(consumertest.Options{ID: 2}, "b0")
 		h := &sessionHandler{t: t}
-		if err := consumertest.Consume(t.Context(), h, a, b); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, consumertest.Consume(t.Context(), h, a, b))
 		if offset, text := a.Committed(); offset != 3 || text != "done" {
 			t.Errorf("committed %d %q", offset, text)
 		}
@@ -296,7 +276,7 @@ func TestSetupFails(t *testing.T) {
 
 // The end of the context ends a call that would wait, without an error, and a call after that does nothing.
 func TestContextEnds(t *testing.T) {
-	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
+	each(t, func(t *testing.T, run way) {
 		p := consumertest.NewPartition(consumertest.Options{KeepOpen: true}, "a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -332,7 +312,7 @@ func TestHandlerEndsTheContext(t *testing.T) {
 
 // The context does not end under the last message: work under it, and work that goes on when the loop has ended, is marked.
 func TestLastMessage(t *testing.T) {
-	each(t, func(t *testing.T, run func(context.Context, *consumertest.Partition, *collector) error) {
+	each(t, func(t *testing.T, run way) {
 		p := consumertest.NewPartition(consumertest.Options{}, "a", "b")
 		c := &collector{on: func(int, string) { time.Sleep(4 * time.Second) }}
 		if err := run(t.Context(), p, c); err != nil || len(c.got) != 2 {
@@ -356,9 +336,7 @@ func TestLastMessage(t *testing.T) {
 			working.Wait()
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, err)
 		wantCommitted(t, p, 3)
 	})
 }
@@ -435,7 +413,5 @@ func TestValues(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	noerr.Want(t, err)
 }

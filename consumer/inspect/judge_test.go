@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +16,8 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/status"
 )
 
@@ -37,13 +43,9 @@ func TestNewOwnerDoesNotStandStill(t *testing.T) {
 	was := status.Partition{State: status.Owned, Owner: "c3", Token: 7}
 	is := status.Partition{State: status.Owned, Owner: "c2", Token: 9}
 	stuck, waits := [2]int64{5, 5}, [2]int64{8, 9}
-	if kind := seen(is, is, stuck, waits).judge(seen(is, is, stuck, waits).report.Partitions[0]); kind != StandsStill {
-		t.Errorf("the same owner: %q", kind)
-	}
+	assert.Equal(t, seen(is, is, stuck, waits).judge(seen(is, is, stuck, waits).report.Partitions[0]), StandsStill, "the same owner")
 	l := seen(was, is, stuck, waits)
-	if kind := l.judge(l.report.Partitions[0]); kind != "" {
-		t.Errorf("a new owner: %q", kind)
-	}
+	assert.Equal(t, l.judge(l.report.Partitions[0]), "", "a new owner")
 }
 
 // A later owner's commit that comes between the look at ZooKeeper and that at Kafka is a handover.
@@ -53,9 +55,7 @@ func TestHandoverIsNoNewerOwner(t *testing.T) {
 		l := seen(is, is, [2]int64{5, 6}, [2]int64{6, 6})
 		l.report.Partitions[0].Kafka.Token = 9
 		l.before.stored[kiel.Partition{Topic: "t"}] = offsets.Stored{Offset: 5, Token: stored}
-		if kind := l.judge(l.report.Partitions[0]); kind != want {
-			t.Errorf("stored with %d before: %q, want %q", stored, kind, want)
-		}
+		assert.Equal(t, l.judge(l.report.Partitions[0]), want, "stored with %d before", stored)
 	}
 }
 
@@ -89,9 +89,7 @@ func TestManyPersistentClaims(t *testing.T) {
 		total := 0
 		for i, f := range l.report.Findings {
 			total += len(f.Objects) + f.More
-			if f.Command != fmt.Sprintf("kiel release g t:%d", i) {
-				t.Errorf("%+v", f)
-			}
+			assert.Equal(t, f.Command, fmt.Sprintf("kiel release g t:%d", i), "%+v", f)
 		}
 		if total != n || len(l.report.Findings) != min(n, maxClaimFindings) {
 			t.Errorf("%d findings about %d of %d partitions", len(l.report.Findings), total, n)
@@ -194,9 +192,7 @@ func TestTroublesOfOthersHideNothing(t *testing.T) {
 				n++
 			}
 		}
-		if n != want {
-			t.Errorf("a trouble of %s: %+v", member, l.report.Findings)
-		}
+		assert.Equal(t, n, want, "a trouble of %s, findings about others in %+v", member, l.report.Findings)
 	}
 }
 
@@ -264,9 +260,7 @@ func TestTimesAreOfTheSamePartitions(t *testing.T) {
 // A shift is not carried over to the other end.
 func TestShiftOverflows(t *testing.T) {
 	for _, tc := range [][3]int64{{5, math.MaxInt64, math.MaxInt64}, {5, -7, -2}, {5, math.MinInt64, math.MinInt64 + 5}, {5, 7, 12}} {
-		if got := shifted(tc[0], tc[1]); got != tc[2] {
-			t.Errorf("%d by %d: %d", tc[0], tc[1], got)
-		}
+		assert.Equal(t, shifted(tc[0], tc[1]), tc[2], "%d by %d", tc[0], tc[1])
 	}
 }
 
@@ -279,5 +273,43 @@ func TestAnswersAreTrimmed(t *testing.T) {
 	if len(got.Partitions) != 1 || got.Partitions[0].Offsets.Marked != 3 || len(got.Troubles) != maxTroubles || len(got.Troubles[0].About) != maxAbout ||
 		len(got.Troubles[0].Kind) > statuswrite.MaxName {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Each runbook that a finding names is a heading of the page, and each kind of members' errors that is known here is in its
+// table.
+func TestRunbooksExist(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operating.md"))
+	noerr.Must(t, err)
+	anchors := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(page), -1) {
+		anchors[strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
+	}
+	files, err := filepath.Glob("*.go")
+	noerr.Must(t, err)
+	found := 0
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		noerr.Must(t, err)
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, name := range regexp.MustCompile(`"(kiel[a-z]+|security|kinds-of-errors)"`).FindAllStringSubmatch(string(code), -1) {
+			if found++; !anchors[name[1]] {
+				t.Errorf("%s names the runbook %q, which the page does not have", file, name[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d runbooks found in the code", found)
+	}
+	kinds := slices.Concat(kafkaKinds(), claimKinds())
+	for _, kind := range []Kind{HandlerStuck, OtherTree, Kind(status.UnwantedTopic), Kind(status.NoCommonFunction), Kind(status.UnreadableRecord), Kind(status.OrphanClaim)} {
+		kinds = slices.Concat(kinds, tells(kind), tellsOfObjects(kind))
+	}
+	for _, kind := range kinds {
+		if !regexp.MustCompile("(?m)^\\| (`[a-z-]+`, )*`" + kind + "`").Match(page) {
+			t.Errorf("the page has no kind %s", kind)
+		}
 	}
 }

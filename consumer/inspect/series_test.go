@@ -2,8 +2,9 @@ package inspect
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,9 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -23,26 +27,20 @@ func seriesOf(t *testing.T, opts SeriesOptions) (*Series, *zktest.Server) {
 	s, err := NewSeries(Sources{
 		Servers: []string{zktest.VirtualAddress}, Session: session.Options{Dial: network.Client("series").Dial, Logger: slog.New(slog.DiscardHandler)},
 	}, "g", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return s, zk
 }
 
 func (s *Series) mustLook(t *testing.T) *Report {
 	t.Helper()
 	r, err := s.Look(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return r
 }
 
 func mustCreate(t *testing.T, zk *zktest.Server, path, data string) {
 	t.Helper()
-	if err := zk.Create(path, []byte(data)); err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, zk.Create(path, []byte(data)))
 }
 
 // A look reads the znodes only if something has changed, or for long they were not; it says what has changed.
@@ -59,16 +57,12 @@ func TestSeriesReadsWhatHasChanged(t *testing.T) {
 			}
 			return kinds
 		}
-		if got := changes(); got != "joined c1;blocked t:0;" {
-			t.Errorf("the first look: %q", got)
-		}
+		assert.Equal(t, changes(), "joined c1;blocked t:0;", "the first look")
 		reads := func() int { return zk.Stats().Requests[zktest.OpGetData] }
 		before := reads()
 		for range 10 {
 			time.Sleep(2 * time.Second)
-			if got := changes(); got != "" {
-				t.Errorf("nothing has changed: %q", got)
-			}
+			assert.Equal(t, changes(), "", "nothing has changed")
 		}
 		if got := reads(); got != before {
 			t.Errorf("%d reads though nothing has changed", got-before)
@@ -86,16 +80,12 @@ func TestSeriesReadsWhatHasChanged(t *testing.T) {
 			{func() error { return zk.Delete("/kiel/groups/g/members/c1") }, "gone c1;"},
 			{func() error { return zk.Set("/kiel/groups/g/partitions", []byte(`["t:0"]`)) }, ""},
 		} {
-			if err := change.do(); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, change.do())
 			if got := changes(); got != change.want {
 				t.Errorf("%q, want %q", got, change.want)
 			}
 		}
-		if n := len(s.mustLook(t).Partitions); n != 1 {
-			t.Errorf("%d partitions after one was removed", n)
-		}
+		assert.Equal(t, len(s.mustLook(t).Partitions), 1, "partitions after one was removed")
 	})
 }
 
@@ -128,9 +118,7 @@ func TestSeriesRemembersSince(t *testing.T) {
 		{time.Hour, nil, nil},
 		{2 * time.Hour, []Kind{NoMembers, NoOwner}, []string{"2h0m0s", "2h0m0s"}},
 	} {
-		if got := look(tc.after, tc.kinds...); !slices.Equal(got, tc.want) {
-			t.Errorf("after %v: since %v, want %v", tc.after, got, tc.want)
-		}
+		assert.Slices(t, look(tc.after, tc.kinds...), tc.want, "after %v: since", tc.after)
 	}
 }
 
@@ -185,9 +173,7 @@ func TestSeriesCompares(t *testing.T) {
 		l.report.ZooKeeper.State = OK
 		l.report.Partitions = []Partition{{Partition: status.Partition{Topic: "t", Token: int64(i)}}}
 		s.compareWith(l, now.Add(time.Duration(i)*4*time.Second))
-		if got := l.opts.Window.Seconds(); got != want {
-			t.Errorf("look %d is compared over %v s, want %v", i, got, want)
-		}
+		assert.Equal(t, l.opts.Window.Seconds(), want, "seconds over which look %d is compared", i)
 		if want > 0 && l.first[kiel.Partition{Topic: "t"}].token != int64(i-3) {
 			t.Errorf("look %d is compared with %+v", i, l.first)
 		}
@@ -253,4 +239,36 @@ func TestSeriesHearsItself(t *testing.T) {
 			t.Error("it is heard though it is no member")
 		}
 	})
+}
+
+// Many chroots behind a slow ZooKeeper are looked at within the time, and if that is not enough, what was found is said, and that
+// more may be there.
+func TestManyChroots(t *testing.T) {
+	for delay, want := range map[time.Duration]string{100 * time.Millisecond: "", 450 * time.Millisecond: "for want of time"} {
+		bubble.Run(t, delay.String(), func(t *testing.T) {
+			zk, network := zktest.StartVirtual(t, zktest.Options{})
+			for i := range 300 {
+				mustCreate(t, zk, fmt.Sprintf("/app%03d/kiel", i), "")
+			}
+			mustCreate(t, zk, "/app007/kiel/groups/g/members/m", "")
+			in, err := Open(t.Context(), Sources{
+				Servers: []string{zktest.VirtualAddress}, Session: session.Options{Dial: network.Client("looker").Dial, Logger: slog.New(slog.DiscardHandler)},
+			})
+			noerr.Must(t, err)
+			defer in.Close(context.WithoutCancel(t.Context()))
+			network.Delay(delay)
+			defer network.Heal()
+			began := time.Now()
+			found, unseen, err := in.siblings(t.Context(), "g")
+			if err != nil || len(found) != 1 || found[0].chroot != "/app007" || found[0].since.IsZero() {
+				t.Errorf("%v: %+v", err, found)
+			}
+			if text := strings.Join(unseen, ", "); text != "" && want == "" || !strings.Contains(text, want) {
+				t.Errorf("unseen: %s", text)
+			}
+			if took := time.Since(began); took > patience+time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
 }

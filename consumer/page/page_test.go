@@ -21,6 +21,8 @@ import (
 	"github.com/kielgo/kiel/consumer/inspect"
 	"github.com/kielgo/kiel/consumer/page"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
@@ -67,9 +69,7 @@ func newWorld(t *testing.T, opts page.Options) *world {
 	go func() { done <- w.page.Run(ctx) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, <-done)
 	})
 	return w
 }
@@ -164,9 +164,7 @@ func (w *world) begin(s *stream, query string) {
 // wants checks that an answer has texts.
 func wants(t *testing.T, got *httptest.ResponseRecorder, code int, texts ...string) {
 	t.Helper()
-	if got.Code != code {
-		t.Errorf("code %d, want %d: %s", got.Code, code, got.Body)
-	}
+	assert.Equal(t, got.Code, code, "code: %s", got.Body)
 	for _, text := range texts {
 		if !strings.Contains(got.Body.String(), text) {
 			t.Errorf("it does not say %q: %s", text, got.Body)
@@ -257,17 +255,13 @@ func TestManyViewersCostOneLook(t *testing.T) {
 		if got := w.looks.Load() - looks; got < 9 || got > 11 {
 			t.Errorf("%d looks in 20 s", got)
 		}
-		if got := w.zk.Stats().Requests[zktest.OpGetData] - reads; got != 0 {
-			t.Errorf("%d reads, though nothing has changed", got)
-		}
+		assert.Equal(t, w.zk.Stats().Requests[zktest.OpGetData]-reads, 0, "reads, though nothing has changed")
 		for _, v := range viewers {
 			if text := v.take(); strings.Contains(text, "part-lead") || strings.Count(text, "event: look") < 9 {
 				t.Fatalf("what has not changed is sent again: %q", text)
 			}
 		}
-		if err := w.zk.Delete("/kiel/groups/g/owners/orders:0"); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, w.zk.Delete("/kiel/groups/g/owners/orders:0"))
 		time.Sleep(3 * time.Second)
 		for _, v := range viewers {
 			if text := v.take(); !strings.Contains(text, "part-lead") || !strings.Contains(text, "part-grid") {
@@ -290,9 +284,7 @@ func TestNobodyWatches(t *testing.T) {
 		for range 2 {
 			v := w.watch("")
 			time.Sleep(time.Minute)
-			if w.zk.Stats().Sessions != 1 {
-				t.Errorf("%d sessions while somebody watches", w.zk.Stats().Sessions)
-			}
+			assert.Equal(t, w.zk.Stats().Sessions, 1, "sessions while somebody watches")
 			v.end()
 			time.Sleep(time.Minute)
 			if n := w.zk.Stats(); n.Sessions != 0 || n.Connections != 0 {
@@ -300,9 +292,7 @@ func TestNobodyWatches(t *testing.T) {
 			}
 			looks := w.looks.Load()
 			time.Sleep(time.Hour)
-			if w.looks.Load() != looks {
-				t.Errorf("%d looks while nobody watches", w.looks.Load()-looks)
-			}
+			assert.Equal(t, w.looks.Load(), looks, "looks while nobody watches")
 		}
 	})
 }
@@ -352,9 +342,7 @@ func TestDeafViewer(t *testing.T) {
 		deaf.end()
 		third := w.watch("")
 		time.Sleep(time.Second)
-		if third.code != http.StatusOK {
-			t.Errorf("its place is not free: %d", third.code)
-		}
+		assert.Equal(t, third.code, http.StatusOK, "its place is not free")
 		third.end()
 	})
 }
@@ -451,9 +439,7 @@ func second(_ *page.Handler, err error) error { return err }
 func TestNotRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, err := page.New("g", inspect.Sources{Servers: []string{"localhost:2181"}}, page.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 		wants(t, rec, http.StatusServiceUnavailable, "was not called")

@@ -14,15 +14,15 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/inspect"
 	"github.com/kielgo/kiel/internal/statuswrite"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/status"
 )
 
 func handlerFor(t *testing.T) *Handler {
 	t.Helper()
 	h, err := New("g", inspect.Sources{Servers: []string{"localhost:2181"}}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return h
 }
 
@@ -35,9 +35,7 @@ func shown(t *testing.T, r *inspect.Report, v view) string {
 	}
 	s := newSnapshot(handlerFor(t), newState().next(r, nil))
 	body, err := s.page(v, r.At)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	return string(body)
 }
 
@@ -111,12 +109,8 @@ func TestLargeGroup(t *testing.T) {
 		cells int
 	}{{2000, "", 2000}, {5000, "", 50}, {5000, "t:12", 111}, {5000, "t:", 500}, {9999, "c1", 500}, {60, "nothing", 0}} {
 		body := shown(t, group(tc.n), view{query: tc.query})
-		if got := strings.Count(body, `class="cell `); got != tc.cells {
-			t.Errorf("%d partitions, search %q: %d cells, want %d", tc.n, tc.query, got, tc.cells)
-		}
-		if rows := strings.Count(shown(t, group(tc.n), view{query: tc.query, table: true}), `<th scope="row"><a`); rows != tc.cells {
-			t.Errorf("%d partitions, search %q: %d rows, want %d", tc.n, tc.query, rows, tc.cells)
-		}
+		assert.Equal(t, strings.Count(body, `class="cell `), tc.cells, "%d partitions, search %q: cells", tc.n, tc.query)
+		assert.Equal(t, strings.Count(shown(t, group(tc.n), view{query: tc.query, table: true}), `<th scope="row"><a`), tc.cells, "%d partitions, search %q: rows", tc.n, tc.query)
 	}
 	if body := shown(t, group(5000), view{query: "t:"}); !strings.Contains(body, "and 4500 more") {
 		t.Error("it does not say that there are more")
@@ -164,9 +158,7 @@ func TestManyViews(t *testing.T) {
 	for range 2 {
 		newSnapshot(h, newState().next(group(10), nil))
 	}
-	if n := len(h.renderer.now) + len(h.renderer.before); n != 0 {
-		t.Errorf("%d cells that nobody is shown are kept", n)
-	}
+	assert.Equal(t, len(h.renderer.now)+len(h.renderer.before), 0, "cells that are kept, and nobody is shown")
 }
 
 // Links to partitions keep what else a view has, escaped.
@@ -217,9 +209,7 @@ func TestMembers(t *testing.T) {
 			t.Errorf("no %q in %s", want, body)
 		}
 	}
-	if n := strings.Count(body, `<th scope="row"><span`); n != maxMembers {
-		t.Errorf("%d members are shown", n)
-	}
+	assert.Equal(t, strings.Count(body, `<th scope="row"><span`), maxMembers, "members that are shown")
 }
 
 // Sums say of how many partitions something is missing in them.
@@ -300,9 +290,7 @@ func TestLetters(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]string{0: "A", 25: "Z", 26: "AA", 51: "AZ", 52: "BA", 701: "ZZ", 702: "AAA"} {
-		if got := letterOf(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
+		assert.Equal(t, letterOf(n), want, "%d", n)
 	}
 }
 
@@ -332,9 +320,7 @@ func TestChangesTogether(t *testing.T) {
 	for i := range 10000 {
 		h.add([]inspect.Change{{At: at.Add(time.Duration(i) * time.Hour), Kind: inspect.MemberGone, Member: fmt.Sprint("m", i)}})
 	}
-	if n := len(h.newest()); n != maxRows {
-		t.Errorf("%d lines", n)
-	}
+	assert.Equal(t, len(h.newest()), maxRows, "lines")
 }
 
 func TestViews(t *testing.T) {
@@ -346,12 +332,8 @@ func TestViews(t *testing.T) {
 		"q=%ff%fe":                             {},
 	} {
 		q, err := url.ParseQuery(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := viewOf(q); got != want {
-			t.Errorf("%s: %+v, want %+v", in, got, want)
-		}
+		noerr.Must(t, err)
+		assert.Equal(t, viewOf(q), want, "%s", in)
 	}
 	v := view{table: true, query: "a&b", partition: kiel.Partition{Topic: "t", ID: 3}.String()}
 	if got := v.link("events"); got != "events?partition=t%3A3&q=a%26b&view=table" {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 	"github.com/kielgo/kiel/internal/testonly/conntest"
 )
 
@@ -129,15 +130,13 @@ func TestReachJudgesConnections(t *testing.T) {
 		"TLS where none is expected": {func(r *reachRig) { r.dialer.tls = true; r.reads(r.dial(), nil) }, false},
 		"silent":                     {func(r *reachRig) { r.reads(r.dial(), errTimeout) }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newReachRig(t)
-				c.do(r)
-				time.Sleep(ReachGrace)
-				if got, _ := r.reach.State(); got != c.reachable {
-					t.Errorf("reachable %v, want %v", got, c.reachable)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			r := newReachRig(t)
+			c.do(r)
+			time.Sleep(ReachGrace)
+			if got, _ := r.reach.State(); got != c.reachable {
+				t.Errorf("reachable %v, want %v", got, c.reachable)
+			}
 		})
 	}
 }

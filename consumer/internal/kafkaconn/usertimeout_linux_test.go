@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kielgo/kiel/internal/testonly/assert"
 	"github.com/kielgo/kiel/internal/testonly/conntest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func TestUnacknowledgedDataEndsAConnection(t *testing.T) {
@@ -14,23 +16,15 @@ func TestUnacknowledgedDataEndsAConnection(t *testing.T) {
 	for want, config := range map[time.Duration]time.Duration{2500 * time.Millisecond: 2500 * time.Millisecond, 0: 0} {
 		d := NewDialer(t.Context(), conntest.Config(), config)
 		c, err := d.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		raw, err := c.(*conn).Conn.(*net.TCPConn).SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		var got int
 		var getErr error
 		if err := raw.Control(func(fd uintptr) { got, getErr = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout) }); err != nil || getErr != nil {
 			t.Fatal(err, getErr)
 		}
-		if got != int(want.Milliseconds()) {
-			t.Errorf("TCP_USER_TIMEOUT is %d ms, want %v", got, want)
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.Equal(t, got, int(want.Milliseconds()), "TCP_USER_TIMEOUT in ms")
+		noerr.Want(t, c.Close())
 	}
 }

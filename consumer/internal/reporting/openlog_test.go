@@ -1,6 +1,7 @@
 package reporting
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
 )
 
@@ -66,9 +69,7 @@ func TestStartsByPolicyAreGathered(t *testing.T) {
 		for i := range 6 {
 			l.StartsByCopy(at("v", int32(i)), 5)
 		}
-		if said.String() != "" {
-			t.Errorf("logged at once: %s", said)
-		}
+		assert.Equal(t, said.String(), "", "logged at once: %s", said)
 		time.Sleep(StartsWithin)
 		synctest.Wait()
 		if all := strings.Count(said.String(), "\n"); all != 5 ||
@@ -89,3 +90,23 @@ func TestStartsByPolicyAreGathered(t *testing.T) {
 		}
 	})
 }
+
+func TestErrorsDropTheOldest(t *testing.T) {
+	dropped := 0
+	q := newQueue(2, func() { dropped++ })
+	for _, s := range []string{"a", "b", "c", "d"} {
+		q.put(errors.New(s))
+	}
+	q.close()
+	q.close()
+	q.put(errors.New("e"))
+	var got []string
+	for err := range q.ch {
+		got = append(got, err.Error())
+	}
+	if strings.Join(got, "") != "cd" || dropped != 2 {
+		t.Errorf("got %v, %d dropped", got, dropped)
+	}
+}
+
+func TestMain(m *testing.M) { conntest.Main(m) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	. "github.com/kielgo/kiel/consumer/internal/sessions"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // statesForTable is how many states of each group show all steps between phases of the page.
@@ -229,9 +230,7 @@ func compareTable(t *testing.T, table map[transition]bool) {
 		want = append(want, fmt.Sprintf("//\t%-9s%-9s%s", phases[k[0]], phases[k[1]], strings.Join(inputs[k], ", ")))
 	}
 	page, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	var got []string
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "//\t") {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	. "github.com/kielgo/kiel/consumer/internal/sessions"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 var update = flag.Bool("update", false, "write the actions of the stories")
@@ -47,9 +48,7 @@ func input(t *testing.T, line string) Input {
 	}
 	for _, w := range words[1:] {
 		p, err := strconv.Atoi(w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		in.P, in.Mine = p, append(in.Mine, p)
 	}
 	return in
@@ -59,9 +58,7 @@ func input(t *testing.T, line string) Input {
 func TestStories(t *testing.T) {
 	const file = "testdata/stories.txt"
 	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	var s State
 	var out []string
 	for line := range strings.Lines(string(page)) {
@@ -83,9 +80,7 @@ func TestStories(t *testing.T) {
 	}
 	got := strings.Join(out, "\n") + "\n"
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, os.WriteFile(file, []byte(got), 0o600))
 		return
 	}
 	if got != string(page) {

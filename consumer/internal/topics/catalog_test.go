@@ -13,36 +13,43 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
-// newCatalog returns a catalog of topics, of which nobody is notified.
-func newCatalog(names []string, load func([]string) (map[string]Info, error), do *kafkaconn.Calls) *Catalog {
+// newCatalog returns a catalog of topics, of which nobody is notified. The test's end waits for its questions.
+func newCatalog(t *testing.T, names []string, load func([]string) (map[string]Info, error)) *Catalog {
+	t.Helper()
+	do := &kafkaconn.Calls{}
+	t.Cleanup(do.Wait)
 	c := New(Options{Names: names, Load: load, Calls: do})
 	c.notify, c.grew = func(string, bool) {}, func(string, int, int) {}
 	return c
 }
 
+// refreshAll has 20 goroutines ask at once.
+func refreshAll(t *testing.T, c *Catalog, youngerThan time.Duration) {
+	t.Helper()
+	done := make(chan error)
+	for range 20 {
+		go func() { done <- c.Refresh(t.Context(), youngerThan) }()
+	}
+	for range 20 {
+		noerr.Want(t, <-done)
+	}
+}
+
 func TestCatalogAsksOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
-		var do kafkaconn.Calls
-		c := newCatalog([]string{"t"}, func([]string) (map[string]Info, error) {
+		c := newCatalog(t, []string{"t"}, func([]string) (map[string]Info, error) {
 			asked.Add(1)
 			time.Sleep(time.Second)
 			return map[string]Info{"t": {ID: sarama.Uuid{1}, Partitions: []int32{0, 1}}}, nil
-		}, &do)
-		done := make(chan error)
-		for range 20 {
-			go func() { done <- c.Refresh(t.Context(), time.Second) }()
-		}
-		for range 20 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-		if n := asked.Load(); n != 1 {
-			t.Errorf("asked %d times", n)
-		}
+		})
+		refreshAll(t, c, time.Second)
+		assert.Equal(t, asked.Load(), 1, "questions")
 		if c.ID("t") != (sarama.Uuid{1}) || !reflect.DeepEqual(c.Partitions(), map[string][]int32{"t": {0, 1}}) {
 			t.Errorf("%v %v", c.ID("t"), c.Partitions())
 		}
@@ -50,29 +57,18 @@ func TestCatalogAsksOnceForAll(t *testing.T) {
 			t.Errorf("a young answer was not enough: %v", err)
 		}
 		time.Sleep(time.Second)
-		for range 20 {
-			go func() { done <- c.Refresh(t.Context(), 0) }()
-		}
-		for range 20 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-		if n := asked.Load(); n != 2 {
-			t.Errorf("asked %d times in all", n)
-		}
-		do.Wait()
+		refreshAll(t, c, 0)
+		assert.Equal(t, asked.Load(), 2, "questions in all")
 	})
 }
 
 func TestCatalogEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
-		var do kafkaconn.Calls
-		c := newCatalog([]string{"t"}, func([]string) (map[string]Info, error) {
+		c := newCatalog(t, []string{"t"}, func([]string) (map[string]Info, error) {
 			<-answer
 			return nil, errors.New("too late")
-		}, &do)
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		done := make(chan error, 2)
@@ -80,12 +76,9 @@ func TestCatalogEndsWithItsContext(t *testing.T) {
 			go func() { done <- c.Refresh(ctx, 0) }()
 		}
 		for range 2 {
-			if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("refresh: %v", err)
-			}
+			assert.Error(t, <-done, context.DeadlineExceeded, "refresh")
 		}
 		close(answer)
-		do.Wait()
 	})
 }
 
@@ -95,19 +88,16 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 		{"a": {ID: sarama.Uuid{1}, Partitions: []int32{0, 1}}, "b": {Err: sarama.ErrUnknownTopicOrPartition}},
 		{"a": {ID: sarama.Uuid{1}, Partitions: []int32{0, 1}}},
 	}
-	var do kafkaconn.Calls
-	c := newCatalog([]string{"a", "b"}, func([]string) (map[string]Info, error) {
+	c := newCatalog(t, []string{"a", "b"}, func([]string) (map[string]Info, error) {
 		if len(answers) == 0 {
 			return nil, sarama.ErrOutOfBrokers
 		}
 		a := answers[0]
 		answers = answers[1:]
 		return a, nil
-	}, &do)
+	})
 	for i, want := range []error{nil, nil, sarama.ErrIncompleteResponse, sarama.ErrOutOfBrokers} {
-		if err := c.Refresh(t.Context(), 0); !errors.Is(err, want) {
-			t.Errorf("%d: %v, want %v", i, err, want)
-		}
+		assert.Error(t, c.Refresh(t.Context(), 0), want, "%d", i)
 		if c.ID("b") != (sarama.Uuid{2}) {
 			t.Errorf("%d: b was forgotten", i)
 		}
@@ -123,16 +113,13 @@ func TestCatalogKeepsWhatItKnows(t *testing.T) {
 
 // An answer in which a topic has no partitions is incomplete; the topic's older description stays.
 func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
-	var do kafkaconn.Calls
 	answer := Info{ID: sarama.Uuid{1}}
-	c := newCatalog([]string{"t"}, func([]string) (map[string]Info, error) { return map[string]Info{"t": answer}, nil }, &do)
+	c := newCatalog(t, []string{"t"}, func([]string) (map[string]Info, error) { return map[string]Info{"t": answer}, nil })
 	if err := c.Refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) {
 		t.Errorf("%v", err)
 	}
 	answer.Partitions = []int32{0}
-	if err := c.Refresh(t.Context(), 0); err != nil {
-		t.Error(err)
-	}
+	noerr.Want(t, c.Refresh(t.Context(), 0))
 	answer.Partitions = nil
 	if err := c.Refresh(t.Context(), 0); !errors.Is(err, sarama.ErrIncompleteResponse) || len(c.Partitions()["t"]) != 1 {
 		t.Errorf("%v, %v", err, c.Partitions())
@@ -142,10 +129,9 @@ func TestCatalogTakesNoTopicWithoutPartitions(t *testing.T) {
 // A topic is missing when Kafka had it before and does not have it now. notify is called once for that, and once when the topic
 // is back.
 func TestCatalogTellsOfMissingTopics(t *testing.T) {
-	var do kafkaconn.Calls
 	var answer Info
 	var failed error
-	c := newCatalog([]string{"t"}, func([]string) (map[string]Info, error) { return map[string]Info{"t": answer}, failed }, &do)
+	c := newCatalog(t, []string{"t"}, func([]string) (map[string]Info, error) { return map[string]Info{"t": answer}, failed })
 	var told []bool
 	c.notify = func(_ string, missing bool) { told = append(told, missing) }
 	there := Info{ID: sarama.Uuid{1}, Partitions: []int32{0}}
@@ -169,11 +155,11 @@ func TestCatalogTellsOfMissingTopics(t *testing.T) {
 		{answer: gone, missing: true, told: []bool{true, false, true}},
 	} {
 		answer, failed = step.answer, step.failed
-		if err := c.Refresh(t.Context(), 0); !errors.Is(err, step.want) {
-			t.Errorf("%d: %v, want %v", i, err, step.want)
-		}
+		assert.Error(t, c.Refresh(t.Context(), 0), step.want, "%d", i)
 		if c.IsMissing("t") != step.missing || !slices.Equal(told, step.told) {
 			t.Errorf("%d: missing %t, told %v", i, c.IsMissing("t"), told)
 		}
 	}
 }
+
+func TestMain(m *testing.M) { conntest.Main(m) }

@@ -11,6 +11,9 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/conntest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // fakeTopics is what Kafka says to a catalog whose patterns find all topics.
@@ -23,8 +26,9 @@ type fakeTopics struct {
 	take   time.Duration // until Kafka answers
 }
 
-func (f *fakeTopics) catalog(do *kafkaconn.Calls, named ...string) *Catalog {
-	c := newCatalog(named, func(topics []string) (map[string]Info, error) {
+func (f *fakeTopics) catalog(t *testing.T, named ...string) *Catalog {
+	t.Helper()
+	c := newCatalog(t, named, func(topics []string) (map[string]Info, error) {
 		f.asked = append(f.asked, topics)
 		if f.silent != nil {
 			return nil, f.silent
@@ -39,7 +43,7 @@ func (f *fakeTopics) catalog(do *kafkaconn.Calls, named ...string) *Catalog {
 		}
 		time.Sleep(f.take)
 		return out, nil
-	}, do)
+	})
 	c.Find = func() ([]string, error) { return f.names, errors.Join(f.fail, f.silent) }
 	return c
 }
@@ -48,18 +52,13 @@ func (f *fakeTopics) catalog(do *kafkaconn.Calls, named ...string) *Catalog {
 // meanwhile, causes no error.
 func TestCatalogFindsTopics(t *testing.T) {
 	there := Info{Partitions: []int32{0}}
-	var do kafkaconn.Calls
 	f := &fakeTopics{names: []string{"a", "young", "deleted", "named"}, infos: map[string]Info{"a": there, "named": there, "young": {}}}
-	c := f.catalog(&do, "named")
+	c := f.catalog(t, "named")
 	look := func(want ...string) {
 		t.Helper()
-		if err := c.Look(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, c.Look(t.Context()))
 		present := c.present()
-		if len(present) != len(want) {
-			t.Errorf("present: %v, want %q", present, want)
-		}
+		assert.Equal(t, len(present), len(want), "present: %v", present)
 		for _, topic := range want {
 			if present[topic] == nil {
 				t.Errorf("present: %v, want %q", present, want)
@@ -71,9 +70,7 @@ func TestCatalogFindsTopics(t *testing.T) {
 	f.infos["young"], f.infos["later"] = there, there
 	look("a", "later", "named", "young")
 	for topic, isNew := range map[string]bool{"a": false, "named": false, "young": false, "later": true} {
-		if c.IsNew(topic) != isNew {
-			t.Errorf("%s is new: %t", topic, !isNew)
-		}
+		assert.Equal(t, c.IsNew(topic), isNew, "%s is new", topic)
 	}
 	delete(f.infos, "a")
 	f.names = []string{"named", "young", "later"}
@@ -89,9 +86,8 @@ func TestCatalogFindsTopics(t *testing.T) {
 // When Kafka does not answer which topics exist, the catalog asks for the known ones nevertheless. If Kafka does not answer at
 // all, no topic counts as present, so that no topic is added to the set that was removed meanwhile.
 func TestCatalogFindsNoTopics(t *testing.T) {
-	var do kafkaconn.Calls
 	f := &fakeTopics{names: []string{"a"}, infos: map[string]Info{"a": {Partitions: []int32{0}}}}
-	c := f.catalog(&do)
+	c := f.catalog(t)
 	f.fail = sarama.ErrOutOfBrokers
 	if err := c.Look(t.Context()); !errors.Is(err, f.fail) {
 		t.Error(err)
@@ -113,9 +109,8 @@ func TestCatalogFindsNoTopics(t *testing.T) {
 // The catalog forgets topics that come and go.
 func TestCatalogForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var do kafkaconn.Calls
 		f := &fakeTopics{infos: map[string]Info{}}
-		c := f.catalog(&do, "t")
+		c := f.catalog(t, "t")
 		for i := range 100 {
 			topic := fmt.Sprintf("t-%d", i)
 			f.names, f.infos = []string{topic}, map[string]Info{topic: {Partitions: []int32{0}}}
@@ -131,7 +126,6 @@ func TestCatalogForgets(t *testing.T) {
 		if len(c.infos)+len(c.missing)+len(c.found) > 0 || len(c.missed) > 1 {
 			t.Errorf("infos %v, missing %v, found %v, missed %v", c.infos, c.missing, c.found, c.missed)
 		}
-		do.Wait()
 	})
 }
 
@@ -140,12 +134,9 @@ func TestCatalogForgetsWhileItAsks(t *testing.T) {
 	there := Info{Partitions: []int32{0}}
 	for what, answer := range map[string]map[string]Info{"gone": {}, "there again": {"t": there}} {
 		synctest.Test(t, func(t *testing.T) {
-			var do kafkaconn.Calls
 			f := &fakeTopics{names: []string{"t"}, infos: map[string]Info{"t": there}, take: time.Second}
-			c := f.catalog(&do)
-			if err := c.Look(t.Context()); err != nil {
-				t.Error(err)
-			}
+			c := f.catalog(t)
+			noerr.Want(t, c.Look(t.Context()))
 			f.names, f.infos = nil, map[string]Info{}
 			if err := c.Look(t.Context()); err != nil || !c.IsMissing("t") {
 				t.Errorf("%v, missing: %v", err, c.missingTopics())
@@ -160,16 +151,14 @@ func TestCatalogForgetsWhileItAsks(t *testing.T) {
 			if err := <-done; err != nil || len(c.present()) > 0 || c.IsMissing("t") {
 				t.Errorf("%s: %v, present: %v, missing: %v", what, err, c.present(), c.missingTopics())
 			}
-			do.Wait()
 		})
 	}
 }
 
 // Without a topic Kafka is not asked, because Kafka takes an empty list for all topics.
 func TestCatalogOfNoTopic(t *testing.T) {
-	var do kafkaconn.Calls
 	f := &fakeTopics{}
-	c := f.catalog(&do)
+	c := f.catalog(t)
 	if err := c.Look(t.Context()); err != nil || len(f.asked) > 0 || len(c.present()) > 0 {
 		t.Errorf("%v, asked for %q", err, f.asked)
 	}
@@ -179,18 +168,15 @@ func TestCatalogOfNoTopic(t *testing.T) {
 // missing if Kafka does not have it, though it never had.
 func TestCatalogOwnsTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var do kafkaconn.Calls
 		f := &fakeTopics{infos: map[string]Info{"a": {Partitions: []int32{0, 1}}}, take: time.Second}
-		c := f.catalog(&do, "a")
+		c := f.catalog(t, "a")
 		var told []string
 		c.notify = func(topic string, missing bool) {
 			if missing {
 				told = append(told, topic)
 			}
 		}
-		if err := c.Look(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, c.Look(t.Context()))
 		f.infos["b"] = f.infos["a"]
 		c.Own("b")
 		done := make(chan error)
@@ -198,12 +184,8 @@ func TestCatalogOwnsTopics(t *testing.T) {
 		synctest.Wait()
 		c.Own("gone")
 		c.Own("b")
-		if err := c.Refresh(t.Context(), time.Hour); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, c.Refresh(t.Context(), time.Hour))
+		noerr.Want(t, <-done)
 		if c.Count("b") != 2 || !c.IsMissing("gone") || !slices.Equal(told, []string{"gone"}) || len(f.asked) != 3 {
 			t.Errorf("b has %d partitions, %q are missing, %d questions", c.Count("b"), told, len(f.asked))
 		}
@@ -212,6 +194,36 @@ func TestCatalogOwnsTopics(t *testing.T) {
 		if err := c.Refresh(t.Context(), time.Hour); err != nil || len(f.asked) != 3 {
 			t.Errorf("%v, %d questions", err, len(f.asked))
 		}
-		do.Wait()
 	})
+}
+
+// The finder names all topics, again and again, also when the first broker that it knows can't be reached.
+func TestFinder(t *testing.T) {
+	b := sarama.NewMockBroker(t, 1)
+	defer b.Close()
+	metadata := sarama.NewMockMetadataResponse(t).SetBroker(b.Addr(), b.BrokerID()).SetLeader("t", 0, 1).SetLeader("u", 0, 1)
+	b.SetHandlerByMap(map[string]sarama.MockResponse{"MetadataRequest": metadata})
+	config := conntest.Config()
+	config.Version, config.ApiVersionsRequest, config.Metadata.Retry.Max = sarama.V2_0_0_0, false, 0
+	d := kafkaconn.NewDialer(t.Context(), config, 0)
+	finder := func(brokers ...string) *Finder {
+		connect := func(c *sarama.Config) (sarama.Client, error) { return sarama.NewClient(brokers, c) }
+		return NewFinder(connect, kafkaconn.ControlConfig(*config, d))
+	}
+	f := finder("127.0.0.1:1", b.Addr())
+	for _, want := range [][]string{{"t", "u"}, {"t", "u", "v"}} {
+		got, err := f.Topics()
+		if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v", got, err)
+		}
+		metadata.SetLeader("v", 0, 1)
+	}
+	f.Close()
+	unreachable := finder("127.0.0.1:1")
+	if got, err := unreachable.Topics(); !errors.Is(err, sarama.ErrOutOfBrokers) {
+		t.Errorf("%q, %v", got, err)
+	}
+	unreachable.Close()
+	d.Abort()
+	d.Wait()
 }

@@ -13,6 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // The zone of a partition is the rack of its first replica, whichever broker leads. It is unknown while Kafka does not name that
@@ -97,9 +99,7 @@ func TestZoneWriter(t *testing.T) {
 		kafka = s.kafka
 		maps.Copy(r.has, s.other)
 		before := r.writes
-		if err := k.look(t.Context()); err != nil {
-			t.Errorf("%s: %v", s.name, err)
-		}
+		assert.Error(t, k.look(t.Context()), nil, "%s", s.name)
 		want := maps.Clone(s.want)
 		want[at("u", 0)] = "x" // other topics are not ours
 		if !maps.Equal(r.has, want) {
@@ -116,9 +116,7 @@ func TestZoneWriter(t *testing.T) {
 	}
 	// Writes that fail are tried again.
 	r.fail, kafka = errors.New("no connection"), zonesOf("a")
-	if err := k.look(t.Context()); !errors.Is(err, r.fail) {
-		t.Errorf("got %v", err)
-	}
+	assert.Error(t, k.look(t.Context()), r.fail, "got")
 	r.fail = nil
 	if err := k.look(t.Context()); err != nil || r.has[at("t", 0)] != "a" {
 		t.Errorf("again: %v, %v", r.has, err)
@@ -153,16 +151,12 @@ func TestZoneWritersDoNotFight(t *testing.T) {
 			}
 			order := rapid.SliceOfN(rapid.IntRange(0, len(writers)-1), 1, 40).Draw(t, "order")
 			for _, i := range order {
-				if err := writers[i].look(context.Background()); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, writers[i].look(context.Background()))
 			}
 		}
 		for range 2 * len(writers) {
 			for _, w := range writers {
-				if err := w.look(context.Background()); err != nil {
-					t.Fatal(err)
-				}
+				noerr.Must(t, w.look(context.Background()))
 			}
 		}
 		if r.writes > changes {
@@ -170,9 +164,7 @@ func TestZoneWritersDoNotFight(t *testing.T) {
 		}
 		before := r.writes
 		for _, w := range writers {
-			if err := w.look(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, w.look(context.Background()))
 		}
 		if r.writes != before {
 			t.Fatalf("still writing: %v", r.has)
