@@ -8,6 +8,7 @@ import (
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/internal/testonly/conntest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -20,9 +21,7 @@ func TestCommitsAreAbortedWhenTrustEnds(t *testing.T) {
 		srv, network := zktest.StartVirtual(t, zktest.Options{})
 		link := network.Client("m")
 		zk, err := session.New([]string{"zk:2181"}, session.Options{Dial: link.Dial, Timeout: sessionTimeout})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		sinks := &conntest.Sinks{}
 		d := kafkaconn.NewDialer(ctx, sinks.Config(), 0)
@@ -34,9 +33,7 @@ func TestCommitsAreAbortedWhenTrustEnds(t *testing.T) {
 		}()
 		for range 2 {
 			inc, err := zk.Incarnation(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noerr.Must(t, err)
 			_, s := sinks.Dial(t, d)
 			time.Sleep(2 * sessionTimeout)
 			if s.Aborted() {
@@ -56,8 +53,6 @@ func TestCommitsAreAbortedWhenTrustEnds(t *testing.T) {
 		}
 		stop()
 		<-watched
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, <-ran)
 	})
 }

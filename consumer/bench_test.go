@@ -12,11 +12,13 @@ import (
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/promreg"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // benchSource returns batches of small messages until n were returned, which costs nothing.
 type benchSource struct {
-	fakeBatches
+	fakeStream
 	messages []sarama.ConsumerMessage
 	left     int
 }
@@ -72,9 +74,7 @@ func BenchmarkHandOut(b *testing.B) {
 		for _, observed := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/metrics=%v", name, observed), func(b *testing.B) {
 				b.ReportAllocs()
-				if n := read(benchPartition(b, b.N, observed)); n != b.N {
-					b.Errorf("%d messages were handed out, want %d", n, b.N)
-				}
+				assert.Equal(b, read(benchPartition(b, b.N, observed)), b.N, "messages that were handed out")
 			})
 		}
 	}
@@ -111,18 +111,14 @@ func benchPartition(b *testing.B, n int, observed bool) *Partition {
 func BenchmarkScrape(b *testing.B) {
 	reg := prometheus.NewRegistry()
 	g, err := groupOn(b, reg, "g")
-	if err != nil {
-		b.Fatal(err)
-	}
+	noerr.Must(b, err)
 	defer func() { _ = g.Close() }()
 	g.metrics.of("orders")
 	b.ReportAllocs()
 	series := 0
 	for b.Loop() {
 		families, err := reg.Gather()
-		if err != nil {
-			b.Fatal(err)
-		}
+		noerr.Must(b, err)
 		series = 0
 		for _, f := range families {
 			series += len(f.GetMetric())

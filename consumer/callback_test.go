@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -15,12 +16,22 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/ownership"
 )
 
-func newTestCallbacks(log *slog.Logger) *callbacks {
+// newTestCallbacks returns callbacks that log to w.
+func newTestCallbacks(w io.Writer) *callbacks {
+	log := slog.New(slog.NewTextHandler(w, nil))
 	return newCallbacks(time.Minute, log, errlog.New(log), func(error) {}, func(error) {})
+}
+
+// intercepting returns a member with interceptors, and its log.
+func intercepting(all ...sarama.ConsumerInterceptor) (*membership, *bytes.Buffer) {
+	log := &bytes.Buffer{}
+	return &membership{users: newTestCallbacks(log), interceptors: all}, log
 }
 
 // endedContext returns a context that is over.
@@ -34,7 +45,7 @@ func endedContext(t *testing.T) context.Context {
 // When no time is left, Cleanup is not called.
 func TestNothingIsTriedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
+		u, late := newTestCallbacks(io.Discard), endedContext(t)
 		var called atomic.Bool
 		result := make(chan error, 1)
 		u.goUntil(late, callCleanup, func() error { called.Store(true); return nil }, func(err error) { result <- err })
@@ -42,9 +53,7 @@ func TestNothingIsTriedTooLate(t *testing.T) {
 		if !errors.Is(err, usercall.ErrNotStarted) || !errors.Is(err, ownership.ErrStuck) || !strings.Contains(err.Error(), callCleanup) {
 			t.Errorf("result: %v", err)
 		}
-		if err := u.end(late); err != nil {
-			t.Errorf("end: %v", err)
-		}
+		assert.Error(t, u.end(late), nil, "end")
 		synctest.Wait()
 		if called.Load() {
 			t.Error("it was called")
@@ -56,7 +65,7 @@ func TestNothingIsTriedTooLate(t *testing.T) {
 func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 	skipped := 0
 	for range 100 {
-		u, late := newTestCallbacks(slog.New(slog.DiscardHandler)), endedContext(t)
+		u, late := newTestCallbacks(io.Discard), endedContext(t)
 		var called, failed atomic.Bool
 		c := u.Go(usercall.Callback{Kind: callObserver}, func() error { called.Store(true); return nil }, func(err error) { failed.Store(err != nil) })
 		err := u.end(late)
@@ -66,9 +75,7 @@ func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 		}
 		if !called.Load() {
 			skipped++
-			if err != nil {
-				t.Errorf("not called, and end: %v", err)
-			}
+			assert.Error(t, err, nil, "not called, and end")
 		}
 	}
 	if skipped == 0 {
@@ -79,43 +86,30 @@ func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 // When the time for callbacks ends while an interceptor runs, the next interceptor is not called.
 func TestNoInterceptorAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &membership{users: newTestCallbacks(slog.New(slog.DiscardHandler))}
 		block := make(chan struct{})
 		var second atomic.Bool
-		c.interceptors = []sarama.ConsumerInterceptor{
-			interceptorFunc(func(*sarama.ConsumerMessage) { <-block }),
-			interceptorFunc(func(*sarama.ConsumerMessage) { second.Store(true) }),
-		}
+		c, _ := intercepting(
+			interceptorFunc(func(*sarama.ConsumerMessage) { <-block }), interceptorFunc(func(*sarama.ConsumerMessage) { second.Store(true) }),
+		)
 		call := c.intercept(&sarama.ConsumerMessage{})
 		synctest.Wait()
-		if err := c.users.end(endedContext(t)); !errors.Is(err, ownership.ErrStuck) {
-			t.Errorf("end: %v", err)
-		}
+		assert.Error(t, c.users.end(endedContext(t)), ownership.ErrStuck, "end")
 		close(block)
 		<-call.Returned()
-		if second.Load() {
-			t.Error("the second interceptor was called after the end")
-		}
+		assert.Equal(t, second.Load(), false, "the second interceptor was called after the end")
 	})
 }
 
 // An interceptor that ends its goroutine ends its own call alone, and is logged once.
 func TestGoexitOfAnInterceptor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		c := &membership{users: newTestCallbacks(slog.New(slog.NewTextHandler(&log, nil)))}
 		var second atomic.Bool
-		c.interceptors = []sarama.ConsumerInterceptor{
-			interceptorFunc(func(*sarama.ConsumerMessage) { runtime.Goexit() }),
-			interceptorFunc(func(*sarama.ConsumerMessage) { second.Store(true) }),
-		}
-		err := c.intercept(&sarama.ConsumerMessage{}).Result()
-		if n := strings.Count(log.String(), "level=ERROR"); err != nil || n != 1 {
-			t.Errorf("%v, logged %d times", err, n)
-		}
-		if !second.Load() {
-			t.Error("the next interceptor did not see the message")
-		}
+		c, log := intercepting(
+			interceptorFunc(func(*sarama.ConsumerMessage) { runtime.Goexit() }), interceptorFunc(func(*sarama.ConsumerMessage) { second.Store(true) }),
+		)
+		noerr.Want(t, c.intercept(&sarama.ConsumerMessage{}).Result())
+		assert.Equal(t, strings.Count(log.String(), "level=ERROR"), 1, "errors that are logged")
+		assert.Equal(t, second.Load(), true, "the next interceptor has seen the message")
 	})
 }
 
@@ -123,15 +117,9 @@ func TestGoexitOfAnInterceptor(t *testing.T) {
 // work.
 func TestInterceptorThatPanicsAtEachMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		c := &membership{users: newTestCallbacks(slog.New(slog.NewTextHandler(&log, nil)))}
-		c.interceptors = []sarama.ConsumerInterceptor{
-			interceptorFunc(func(*sarama.ConsumerMessage) { panic("ouch") }), &counting{},
-		}
+		c, log := intercepting(interceptorFunc(func(*sarama.ConsumerMessage) { panic("ouch") }), &counting{})
 		for range 1000 {
-			if err := c.intercept(&sarama.ConsumerMessage{}).Result(); err != nil {
-				t.Error(err)
-			}
+			noerr.Want(t, c.intercept(&sarama.ConsumerMessage{}).Result())
 			time.Sleep(20 * time.Millisecond)
 		}
 		said := log.String()
@@ -159,8 +147,7 @@ func TestCommitFromTheObserver(t *testing.T) {
 			most.Store(max(most.Load(), int64(time.Since(began))))
 		}
 		h := newHolder(t, tp("t", 0))
-		done := r.owned(h)
-		(<-r.fetch.streams).send(0, 1)
+		_, done := r.opened(h, 0, 1)
 		time.Sleep(10 * time.Second)
 		h.release(t, done)
 		if at := r.store.Get(tp("t", 0)).Offset; at != 2 || most.Load() > 0 {

@@ -9,11 +9,13 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 	"github.com/kielgo/kiel/ownership"
 )
 
 // claimOn returns a claim of a channel size and its partition, stream and owned claim. feed runs until the test ends.
-func claimOn(t *testing.T, size int) (c *claimChannel, s *fakeBatches, h *fakeHolder, revoke context.CancelCauseFunc) {
+func claimOn(t *testing.T, size int) (c *claimChannel, s *fakeStream, h *fakeHolder, revoke context.CancelCauseFunc) {
 	t.Helper()
 	p, s, h := newPartition(t)
 	owned, revoke := context.WithCancelCause(p.ctx)
@@ -65,18 +67,16 @@ func TestChannelIsEmptiedAtTheEnd(t *testing.T) {
 		"lost":    func(_ *fakeHolder, revoke context.CancelCauseFunc) { revoke(ownership.ErrLost) },
 	} {
 		for _, size := range []int{0, 1, 3, 256} {
-			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					c, s, h, revoke := claimOn(t, size)
-					s.put(0, 1, 2, 3, 4, 5)
-					take(t, c, 0)
-					synctest.Wait()
-					if n := min(size, 5); len(c.Messages()) != n {
-						t.Errorf("%d messages stand in the channel, want %d", len(c.Messages()), n)
-					}
-					end(h, revoke)
-					nothingIsLeft(t, c)
-				})
+			bubble.Run(t, name, func(t *testing.T) {
+				c, s, h, revoke := claimOn(t, size)
+				s.send(0, 1, 2, 3, 4, 5)
+				take(t, c, 0)
+				synctest.Wait()
+				if n := min(size, 5); len(c.Messages()) != n {
+					t.Errorf("%d messages stand in the channel, want %d", len(c.Messages()), n)
+				}
+				end(h, revoke)
+				nothingIsLeft(t, c)
 			})
 		}
 	}
@@ -86,17 +86,13 @@ func TestChannelIsEmptiedAtTheEnd(t *testing.T) {
 func TestChannelTakesNothingUntrusted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, h, _ := claimOn(t, 2)
-		s.put(0, 1, 2, 3, 4)
+		s.send(0, 1, 2, 3, 4)
 		synctest.Wait()
-		if n := h.asked.Load(); n != 3 {
-			t.Errorf("asked %d times for three messages", n)
-		}
+		assert.Equal(t, h.asked.Load(), 3, "questions for three messages")
 		h.distrust.Store(true)
 		take(t, c, 0) // makes room for the message that the claim was asked for
 		nothingIsLeft(t, c)
-		if cause := context.Cause(c.p.ctx); !errors.Is(cause, ownership.ErrLost) {
-			t.Errorf("ended with %v", cause)
-		}
+		assert.Error(t, context.Cause(c.p.ctx), ownership.ErrLost, "ended with")
 	})
 }
 
@@ -104,9 +100,9 @@ func TestChannelTakesNothingUntrusted(t *testing.T) {
 func TestChannelKeepsWhatWasReadBeforeTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, _, revoke := claimOn(t, 3)
-		s.put(0, 1, 2)
+		s.send(0, 1, 2)
 		synctest.Wait()
-		s.fail(errors.New("no leader"))
+		s.ended <- errors.New("no leader")
 		synctest.Wait()
 		take(t, c, 0)
 		revoke(ownership.ErrRevoked)
@@ -131,12 +127,8 @@ func TestWhatStoodInTheChannelIsNotCommitted(t *testing.T) {
 			return nil
 		}, nil)
 		r.fetch.ready = 10
-		if err := <-r.owned(h); err != nil {
-			t.Errorf("own: %v", err)
-		}
-		if at := r.store.Get(p).Offset; at != 0 {
-			t.Errorf("stored %d, want the start position alone", at)
-		}
+		assert.Error(t, <-r.owned(h), nil, "own")
+		assert.Equal(t, r.store.Get(p).Offset, 0, "stored")
 	})
 }
 
@@ -144,7 +136,7 @@ func TestWhatStoodInTheChannelIsNotCommitted(t *testing.T) {
 func TestMarksBehindTheEmptiedChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, _, revoke := claimOn(t, 256)
-		s.put(0, 1, 2, 3, 4, 5)
+		s.send(0, 1, 2, 3, 4, 5)
 		take(t, c, 0)
 		synctest.Wait()
 		revoke(ownership.ErrRevoked)

@@ -14,8 +14,9 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/internal/testonly/assert"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
-	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // configRow is a row of the page about sarama.Config.
@@ -34,9 +35,7 @@ const (
 func configRows(t *testing.T) []configRow {
 	t.Helper()
 	text, err := os.ReadFile("../" + configPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	var rows []configRow
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -157,9 +156,7 @@ func TestConfigComparisonFindsFaults(t *testing.T) {
 		{field: "Kept"}, {field: "Group.Timeout"}, {field: "Group.Timeout"}, {field: "Removed"}, {field: "Producer.*"}, {field: "Admin.*"},
 	}, reflect.TypeFor[grown]())
 	want := []string{"Group.Added has 0 rows", "Group.Timeout has 2 rows", "Other.A has 0 rows", "Removed is no field", "Admin.* is no field"}
-	if !slices.Equal(got, want) {
-		t.Errorf("found %q, want %q", got, want)
-	}
+	assert.Slices(t, got, want, "found")
 }
 
 // otherValue returns a value for a field that is not its default, and that sarama accepts if the field is named in the page.
@@ -234,25 +231,11 @@ func TestConfigPageAgreesWithWarning(t *testing.T) {
 	}
 }
 
-// The warning separates the fields, so that a reader sees where one ends.
-func TestWarningSeparatesFields(t *testing.T) {
-	config := sarama.NewConfig()
-	config.Consumer.Group.Member.UserData = []byte("a")
-	config.Consumer.Retry.Max = 7
-	fields := unhonoured(config, policy{from: Earliest})
-	if logs := newWarned(t, Options{Config: config}); len(fields) != 2 || strings.Count(logs, "; Consumer.") != 1 {
-		t.Errorf("%d fields are not honoured, New logged %s", len(fields), logs)
-	}
-}
-
 // newWarned returns what New logs.
 func newWarned(t *testing.T, opts Options) string {
 	t.Helper()
 	logs := logtest.Capture(t)
-	s, err := session.New([]string{"nowhere.invalid:2181"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := idleSession(t)
 	if _, err := New(s, []string{"nowhere.invalid:9092"}, "g", opts); err != nil {
 		t.Fatal(err)
 	}
@@ -269,25 +252,21 @@ func TestConfigWithinBounds(t *testing.T) {
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.Retention = 48 * time.Hour
 	config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRange()}
-	if logs := newWarned(t, Options{Config: config}); logs != "" {
-		t.Errorf("New logged %s", logs)
-	}
+	assert.Equal(t, newWarned(t, Options{Config: config}), "", "New logged")
 	if got := unhonoured(config, policy{from: Latest, option: "Options.StartAt"}); len(got) != 1 || !strings.HasPrefix(got[0], "Consumer.Offsets.Initial=-2: ") {
 		t.Errorf("OffsetOldest with StartAt Latest: %q", got)
 	}
-	if logs := newWarned(t, Options{}); logs != "" {
-		t.Errorf("without a Config New logged %s", logs)
-	}
+	assert.Equal(t, newWarned(t, Options{}), "", "without a Config New logged")
 }
 
-// One warning names all fields.
+// One warning names all fields, and separates them, so that a reader sees where one ends.
 func TestConfigWarningIsOne(t *testing.T) {
 	config := sarama.NewConfig()
 	config.Consumer.Group.Member.UserData = []byte("a")
 	config.Consumer.Group.Heartbeat.Interval = time.Second
 	config.Net.DialTimeout = time.Minute
 	logs := newWarned(t, Options{Config: config})
-	for _, part := range []string{`Consumer.Group.Member.UserData=`, "Consumer.Group.Heartbeat.Interval=1s", "Net.DialTimeout=1m0s: 10s at most", "Options.Name", configPage} {
+	for _, part := range []string{`Consumer.Group.Member.UserData=`, "; Consumer.Group.Heartbeat.Interval=1s", "Net.DialTimeout=1m0s: 10s at most", "Options.Name", configPage} {
 		if !strings.Contains(logs, part) {
 			t.Errorf("%q is missing in %s", part, logs)
 		}

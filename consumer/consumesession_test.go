@@ -14,6 +14,8 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/sessions"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -24,8 +26,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
 		r := newMarkRig(t, nil)
 		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 40}})
-		done := r.owned(h)
-		(<-r.fetch.streams).send(40, 41, 42)
+		_, done := r.opened(h, 40, 41, 42)
 		synctest.Wait()
 
 		first := r.session
@@ -56,9 +57,7 @@ func TestSessionsFollowOneAnother(t *testing.T) {
 			line("commit", p, 40), line("open", p, 40), line("return", p, 0), line("commit", p, 43),
 			line("commit", p, 43), line("open", p, 43), line("commit", p, 44), line("return", p, 0),
 		}
-		if got := r.log.all(); !slices.Equal(got, want) {
-			t.Errorf("got  %v\nwant %v", got, want)
-		}
+		assert.Slices(t, r.log.all(), want, "log")
 	})
 }
 
@@ -78,16 +77,12 @@ func TestClaimsBetweenSessions(t *testing.T) {
 		}
 		go func() { done <- r.own(h.work, h) }()
 		synctest.Wait()
-		if fetches := len(r.store.Fetches()); fetches != 0 {
-			t.Errorf("%d positions were read between two sessions", fetches)
-		}
+		assert.Equal(t, len(r.store.Fetches()), 0, "positions that were read between two sessions")
 		r.begin(t.Context())
 		<-r.fetch.streams
 		h.revoke()
 		for range 2 {
-			if err := <-done; err != nil {
-				t.Errorf("own: %v", err)
-			}
+			assert.Error(t, <-done, nil, "own")
 		}
 	})
 }
@@ -110,9 +105,7 @@ func TestSessionEndsWhileOpening(t *testing.T) {
 		(<-r.fetch.streams).send(0)
 		synctest.Wait()
 		h.release(t, done)
-		if at := r.store.Get(p).Offset; at != 1 {
-			t.Errorf("stored %d", at)
-		}
+		assert.Equal(t, r.store.Get(p).Offset, 1, "stored")
 	})
 }
 
@@ -129,9 +122,7 @@ func TestStuckWhenTheSessionEnds(t *testing.T) {
 		if d := time.Since(began); len(s.stuck) != 1 || !errors.Is(s.stuck[0].err, ownership.ErrStuck) || d != r.group.settings.RebalanceTimeout {
 			t.Errorf("the session has ended with %v after %v", s.stuck, d)
 		}
-		if cause := context.Cause(r.ctx); !errors.Is(cause, ownership.ErrStuck) {
-			t.Errorf("the member does not leave: %v", cause)
-		}
+		assert.Error(t, context.Cause(r.ctx), ownership.ErrStuck, "the member does not leave")
 		close(hung)
 		h.release(t, done)
 	})
@@ -209,17 +200,79 @@ func TestMarksAfterASetupThatFailed(t *testing.T) {
 		user := r.newGroupSession(s, nil)
 		s.expect([]kiel.Partition{tp("t", 0)}, nil)
 		user.MarkOffset("t", 0, 5, "")
-		if late := testutil.ToFloat64(r.metrics.ignored.WithLabelValues(lateMark)); late != 0 {
-			t.Errorf("in Setup %v marks are late", late)
-		}
+		assert.Equal(t, testutil.ToFloat64(r.metrics.ignored.WithLabelValues(lateMark)), 0, "late marks in Setup")
 		s.setupEnded(ErrHandler)
 		user.MarkOffset("t", 0, 6, "")
 		user.ResetOffset("t", 0, 4, "")
-		if late := testutil.ToFloat64(r.metrics.ignored.WithLabelValues(lateMark)); late != 2 {
-			t.Errorf("after Setup %v marks are late", late)
-		}
+		assert.Equal(t, testutil.ToFloat64(r.metrics.ignored.WithLabelValues(lateMark)), 2, "late marks after Setup")
 		if claims := user.Claims(); !slices.Equal(claims["t"], []int32{0}) {
 			t.Errorf("claims are %v", claims)
 		}
+	})
+}
+
+// steps is a context that ends the contexts derived from it one by one, when its test says so.
+type steps struct {
+	context.Context // has error and cause
+
+	derived []func()
+	done    chan struct{}
+}
+
+func (s *steps) Done() <-chan struct{} { return s.done }
+
+func (s *steps) AfterFunc(f func()) (stop func() bool) {
+	s.derived = append(s.derived, f)
+	return func() bool { return false }
+}
+
+// The end of the caller's context reaches the session's context before the member leaves, whatever order package context takes: a
+// handler that finds Messages closed must see that its session ends, and why.
+func TestSessionEndsBeforeItsMemberLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error { return nil }, nil)
+		why := errors.New("why")
+		parent, end := context.WithCancelCause(t.Context())
+		ctx := &steps{Context: parent, done: make(chan struct{})}
+		s := newConsumeSession(ctx, parent, sessions.Kind{})
+		defer s.finish(sessions.Asked)
+		defer r.leaveWith(ctx, s)()
+		if len(ctx.derived) != 2 {
+			t.Fatalf("%d contexts are derived, want that of the session and what makes the member leave", len(ctx.derived))
+		}
+		end(why)
+		go ctx.derived[1]() // the member's is the first by chance
+		synctest.Wait()
+		if r.ctx.Err() != nil && s.ctx.Err() == nil {
+			t.Error("the member leaves while the session's context is open")
+		}
+		ctx.derived[0]()
+		synctest.Wait()
+		if s.ctx.Err() == nil || !errors.Is(context.Cause(s.ctx), why) {
+			t.Errorf("the session's context: %v, cause %v", s.ctx.Err(), context.Cause(s.ctx))
+		}
+		if r.ctx.Err() == nil {
+			t.Error("the member does not leave")
+		}
+	})
+}
+
+// The call's context ends after the handlers have returned by themselves, and what makes the member leave with that context has
+// not run by then. The stop is an orderly one all the same, in which a static member stays a member.
+func TestStopIsOrderlyBeforeItsFunctionRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error { return nil }, nil)
+		r.group.settings.Static = true
+		parent, end := context.WithCancel(t.Context())
+		ctx := &steps{Context: parent, done: make(chan struct{})}
+		s := newConsumeSession(ctx, parent, sessions.Kind{})
+		end()
+		go func() {
+			s.finish(sessions.Asked)
+			<-r.ctx.Done()
+			close(r.done)
+		}()
+		noerr.Want(t, r.serve(ctx, s))
+		assert.Error(t, context.Cause(r.ctx), ownership.ErrKeep, "the member leaves because of")
 	})
 }

@@ -15,7 +15,9 @@ import (
 
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 	"github.com/kielgo/kiel/internal/testonly/conntest"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // errTLSInTest is what sarama returns when no handshake succeeds.
@@ -97,9 +99,7 @@ func TestRejoinTellsWhyItWaits(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 		if n := r.lines("kind=kafka error=") + r.lines("kind=kafka about"); n < 50 || n > 61 || r.lines("level=ERROR") != 0 {
 			t.Errorf("%d lines in 10 minutes: %.1000s", n, r.log.String())
 		}
@@ -121,27 +121,25 @@ func TestRejoinReturnsWhatBrokersSay(t *testing.T) {
 		"a fault of TLS": {errTLSInTest, 40 * time.Second},
 		"a refusal":      {sarama.ErrGroupAuthorizationFailed, 6 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRejoining(t)
-				r.down = false
-				began := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				err := r.rejoin(ctx, func() error { r.dial(); return c.err })
-				if took := time.Since(began); !errors.Is(err, c.err) || took > c.within {
-					t.Errorf("%v after %v and %d attempts", err, took, r.joins)
+		bubble.Run(t, name, func(t *testing.T) {
+			r := newRejoining(t)
+			r.down = false
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			err := r.rejoin(ctx, func() error { r.dial(); return c.err })
+			if took := time.Since(began); !errors.Is(err, c.err) || took > c.within {
+				t.Errorf("%v after %v and %d attempts", err, took, r.joins)
+			}
+			if all := r.group.log.Troubles(); len(all) == 0 || !r.group.log.Failing() {
+				t.Errorf("why the member is left out is not noted: %+v", all)
+			}
+			for _, trouble := range r.group.log.Troubles() {
+				// The trouble "member" goes on until a call has joined.
+				if goesOn := trouble.Until == nil; goesOn != (trouble.Kind == reporting.KindMember) {
+					t.Errorf("trouble %+v", trouble)
 				}
-				if all := r.group.log.Troubles(); len(all) == 0 || !r.group.log.Failing() {
-					t.Errorf("why the member is left out is not noted: %+v", all)
-				}
-				for _, trouble := range r.group.log.Troubles() {
-					// The trouble "member" goes on until a call has joined.
-					if goesOn := trouble.Until == nil; goesOn != (trouble.Kind == reporting.KindMember) {
-						t.Errorf("trouble %+v", trouble)
-					}
-				}
-			})
+			}
 		})
 	}
 }

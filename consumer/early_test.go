@@ -10,6 +10,8 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 )
 
 // newEarlyRig is newMarkRig with a stored position that would be stored just so, of a member that has not stored anything yet.
@@ -34,24 +36,14 @@ func TestFirstBatchIsFetchedWhileTheStartPositionIsStored(t *testing.T) {
 		r.store.Slow = make(chan struct{})
 		done := r.owned(h)
 		time.Sleep(5 * time.Second)
-		if len(r.fetch.streams) != 1 {
-			t.Error("nothing is fetched before the answer")
-		}
-		if got := r.kinds(p); len(got) > 0 {
-			t.Errorf("before the answer: %v", got)
-		}
+		assert.Equal(t, len(r.fetch.streams), 1, "fetches before the answer")
+		assert.Slices(t, r.kinds(p), nil, "events before the answer")
 		close(r.store.Slow)
 		synctest.Wait()
-		if got, want := len(r.kinds(p)), 5; got != want {
-			t.Errorf("%v, want %d events: committed, opened, and three messages", r.kinds(p), want)
-		}
-		if len(r.fetch.streams) != 1 {
-			t.Error("the partition was opened again")
-		}
+		assert.Equal(t, len(r.kinds(p)), 5, "committed, opened, and three messages: %v", r.kinds(p))
+		assert.Equal(t, len(r.fetch.streams), 1, "fetches")
 		h.release(t, done)
-		if got := r.store.Get(p).Offset; got != 43 {
-			t.Errorf("stored %d", got)
-		}
+		assert.Equal(t, r.store.Get(p).Offset, 43, "stored")
 	})
 }
 
@@ -63,27 +55,16 @@ func TestNothingIsHandedOutThatWasFetchedEarly(t *testing.T) {
 		r := newEarlyRig(t, p, nil)
 		fail := errors.New("the group has members of its own")
 		r.refuse.Store(&fail)
-		done := r.owned(h)
-		s := <-r.fetch.streams
+		s, done := r.opened(h)
 		synctest.Wait()
-		if !s.closed.Load() {
-			t.Error("the stream is open, though the start position is refused")
-		}
+		assert.Equal(t, s.closed.Load(), true, "the stream is closed when the start position is refused")
 		time.Sleep(time.Minute)
-		if n := len(r.fetch.streams); n > 0 {
-			t.Errorf("opened %d times more while the start position is refused", n)
-		}
-		if got := r.kinds(p); len(got) > 0 {
-			t.Errorf("handed out: %v", got)
-		}
+		assert.Equal(t, len(r.fetch.streams), 0, "fetches while the start position is refused")
+		assert.Slices(t, r.kinds(p), nil, "handed out")
 		r.refuse.Store(nil)
 		time.Sleep(2 * maxOpenBackoff)
-		if len(r.fetch.streams) != 1 {
-			t.Error("not opened when the start position was stored")
-		}
-		if got, want := len(r.kinds(p)), 6; got != want {
-			t.Errorf("%v, want %d events: committed, opened, three messages, and committed", r.kinds(p), want)
-		}
+		assert.Equal(t, len(r.fetch.streams), 1, "fetches when the start position was stored")
+		assert.Equal(t, len(r.kinds(p)), 6, "committed, opened, three messages, and committed: %v", r.kinds(p))
 		h.release(t, done)
 	})
 }
@@ -95,17 +76,12 @@ func TestLostWhileItIsFetchedEarly(t *testing.T) {
 		r := newEarlyRig(t, p, nil)
 		r.store.Slow = make(chan struct{})
 		defer close(r.store.Slow)
-		go func() { _ = r.own(h.work, h) }()
-		s := <-r.fetch.streams
+		s, _ := r.opened(h)
 		synctest.Wait()
 		h.lose()
 		synctest.Wait()
-		if !s.closed.Load() {
-			t.Error("the stream is open, though the claim is lost")
-		}
-		if got := r.kinds(p); len(got) > 0 {
-			t.Errorf("handed out: %v", got)
-		}
+		assert.Equal(t, s.closed.Load(), true, "the stream is closed when the claim is lost")
+		assert.Slices(t, r.kinds(p), nil, "handed out")
 	})
 }
 
@@ -119,23 +95,21 @@ func TestWhereNothingIsFetchedEarly(t *testing.T) {
 		"another topic":      func(s *offsets.Stored) { s.TopicID = sarama.Uuid{9} },
 		"nothing":            func(s *offsets.Stored) { *s = offsets.Stored{Offset: -1} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, h := tp("t", 0), newHolder(t, tp("t", 0))
-				r := newEarlyRig(t, p, nil)
-				s := r.store.Get(p)
-				change(&s)
-				r.store.Set(map[kiel.Partition]offsets.Stored{p: s})
-				r.store.Slow = make(chan struct{})
-				done := r.owned(h)
-				time.Sleep(5 * time.Second)
-				if n := len(r.fetch.streams); n > 0 {
-					t.Errorf("opened %d times before the start position was stored", n)
-				}
-				close(r.store.Slow)
-				<-r.fetch.streams
-				h.release(t, done)
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			p, h := tp("t", 0), newHolder(t, tp("t", 0))
+			r := newEarlyRig(t, p, nil)
+			s := r.store.Get(p)
+			change(&s)
+			r.store.Set(map[kiel.Partition]offsets.Stored{p: s})
+			r.store.Slow = make(chan struct{})
+			done := r.owned(h)
+			time.Sleep(5 * time.Second)
+			if n := len(r.fetch.streams); n > 0 {
+				t.Errorf("opened %d times before the start position was stored", n)
+			}
+			close(r.store.Slow)
+			<-r.fetch.streams
+			h.release(t, done)
 		})
 	}
 }

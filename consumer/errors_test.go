@@ -9,7 +9,9 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/eventlog"
 	"github.com/kielgo/kiel/internal/operr"
+	"github.com/kielgo/kiel/internal/testonly/assert"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -35,13 +37,21 @@ func TestErrorTexts(t *testing.T) {
 		"consumer: Setup did not return in time":                             {stuck("%s did not return in time", "Setup"), []error{ownership.ErrStuck}},
 		"consumer: the claim is not trusted any more":                        {errUntrusted, []error{ownership.ErrLost}},
 	} {
-		if got := c.err.Error(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		assert.Equal(t, c.err.Error(), want, "got")
 		for _, is := range c.is {
-			if !errors.Is(c.err, is) {
-				t.Errorf("%q is no %v", want, is)
-			}
+			assert.Error(t, c.err, is, "%q", want)
 		}
+	}
+}
+
+// Ownership, the consumer and the event log have one word for one event.
+func TestOneWordForOneEvent(t *testing.T) {
+	ours := []EventKind{Joined, Snapshot, Claimed, Opened, Message, Revoking, Committed, Releasing, Lost, Untrusted, Left}
+	log := []string{
+		eventlog.Joined, eventlog.Snapshot, eventlog.Claimed, eventlog.Opened, eventlog.Message, eventlog.Revoking,
+		eventlog.Committed, eventlog.Releasing, eventlog.Lost, eventlog.Untrusted, eventlog.Left,
+	}
+	for i, kind := range ours {
+		assert.Equal(t, string(kind), log[i], "%q in the event log", kind)
 	}
 }

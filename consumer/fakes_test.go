@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,17 +16,9 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
-	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
-	"github.com/kielgo/kiel/consumer/internal/reporting"
-	"github.com/kielgo/kiel/consumer/internal/sessions"
-	"github.com/kielgo/kiel/consumer/internal/topics"
-	"github.com/kielgo/kiel/internal/errlog"
-	"github.com/kielgo/kiel/internal/promreg"
 	"github.com/kielgo/kiel/internal/statuswrite"
 	"github.com/kielgo/kiel/internal/testonly/conntest"
-	"github.com/kielgo/kiel/internal/topiclist"
-	"github.com/kielgo/kiel/internal/usercall"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/status"
 )
@@ -103,82 +93,28 @@ func (h *fakeHolder) lose() {
 // errEndedInTest ends a stream by itself.
 var errEndedInTest = errors.New("reading ended in a test")
 
-// fakeStream is a stream that a test fills with messages.
+// fakeStream is a stream that a test fills with batches.
 type fakeStream struct {
-	p        kiel.Partition
-	messages chan sarama.ConsumerMessage
-	ended    chan error
-	paused   atomic.Bool
-	onPause  func() // called before it is paused; nil for nothing
-	epoch    int32  // of its batches
-	sought   []int64
-	closed   atomic.Bool
-}
-
-func newStream(p kiel.Partition) *fakeStream {
-	return &fakeStream{p: p, messages: make(chan sarama.ConsumerMessage, 64), ended: make(chan error, 1), epoch: -1}
-}
-
-// Next returns all messages that there are.
-func (s *fakeStream) Next(ctx context.Context) (fetch.Batch, error) {
-	b := fetch.Batch{LeaderEpoch: s.epoch}
-	for {
-		select {
-		case m := <-s.messages:
-			b.Messages, b.Next = append(b.Messages, m), m.Offset+1
-			continue
-		default:
-		}
-		if len(b.Messages) > 0 {
-			return b, nil
-		}
-		select {
-		case m := <-s.messages:
-			b.Messages, b.Next = append(b.Messages, m), m.Offset+1
-		case err := <-s.ended:
-			return b, err
-		case <-ctx.Done():
-			return b, context.Cause(ctx)
-		}
-	}
-}
-
-func (s *fakeStream) AskEnd(context.Context, time.Duration) {}
-func (s *fakeStream) Freshen(time.Duration)                 {}
-func (s *fakeStream) Reposition(offset int64)               { s.sought = append(s.sought, offset) }
-func (s *fakeStream) HighWatermark() int64                  { return 99 }
-func (s *fakeStream) Lag() (int64, time.Duration)           { return 0, 0 }
-func (s *fakeStream) End() int64                            { return 99 }
-func (s *fakeStream) FailingSince() time.Time               { return time.Time{} }
-func (s *fakeStream) Resume()                               { s.paused.Store(false) }
-func (s *fakeStream) Close()                                { s.closed.Store(true) }
-
-func (s *fakeStream) Pause() {
-	if s.onPause != nil {
-		s.onPause()
-	}
-	s.paused.Store(true)
-}
-
-func (s *fakeStream) send(offsets ...int64) {
-	for _, o := range offsets {
-		s.messages <- sarama.ConsumerMessage{Topic: s.p.Topic, Partition: s.p.ID, Offset: o, Value: []byte("v")}
-	}
-}
-
-// fakeBatches is a stream that a test fills with batches.
-type fakeBatches struct {
+	p       kiel.Partition
 	batches chan fetch.Batch
 	ended   chan error
+	paused  atomic.Bool
+	closed  atomic.Bool
+	onPause func() // called before it is paused; nil for nothing
+	epoch   int32  // of its batches
+	hwm     int64
 	lag     int64
 	behind  time.Duration
-	hwm     int64
 	failing time.Time
 	waits   []time.Duration // of the calls of Freshen
 	sought  []int64
 }
 
-func (s *fakeBatches) Next(ctx context.Context) (fetch.Batch, error) {
+func newStream(p kiel.Partition) *fakeStream {
+	return &fakeStream{p: p, batches: make(chan fetch.Batch, 64), ended: make(chan error, 1), epoch: -1, hwm: 99}
+}
+
+func (s *fakeStream) Next(ctx context.Context) (fetch.Batch, error) {
 	select {
 	case b := <-s.batches:
 		return b, nil
@@ -194,38 +130,45 @@ func (s *fakeBatches) Next(ctx context.Context) (fetch.Batch, error) {
 	}
 }
 
-func (s *fakeBatches) Reposition(offset int64) {
+func (s *fakeStream) Reposition(offset int64) {
 	s.sought = append(s.sought, offset)
 	for len(s.batches) > 0 {
 		<-s.batches
 	}
 }
 
-func (s *fakeBatches) Pause()                                       {}
-func (s *fakeBatches) Resume()                                      {}
-func (s *fakeBatches) AskEnd(_ context.Context, wait time.Duration) { s.waits = append(s.waits, wait) }
+func (s *fakeStream) AskEnd(_ context.Context, wait time.Duration) { s.waits = append(s.waits, wait) }
 
-func (s *fakeBatches) Freshen(wait time.Duration)  { s.waits = append(s.waits, wait) }
-func (s *fakeBatches) HighWatermark() int64        { return s.hwm }
-func (s *fakeBatches) End() int64                  { return s.hwm }
-func (s *fakeBatches) FailingSince() time.Time     { return s.failing }
-func (s *fakeBatches) Lag() (int64, time.Duration) { return s.lag, s.behind }
-func (s *fakeBatches) Close()                      {}
-func (s *fakeBatches) fail(err error)              { s.ended <- err }
-func (s *fakeBatches) put(offsets ...int64) {
-	b := fetch.Batch{LeaderEpoch: -1}
+func (s *fakeStream) Freshen(wait time.Duration)  { s.waits = append(s.waits, wait) }
+func (s *fakeStream) HighWatermark() int64        { return s.hwm }
+func (s *fakeStream) End() int64                  { return s.hwm }
+func (s *fakeStream) Lag() (int64, time.Duration) { return s.lag, s.behind }
+func (s *fakeStream) FailingSince() time.Time     { return s.failing }
+func (s *fakeStream) Resume()                     { s.paused.Store(false) }
+func (s *fakeStream) Close()                      { s.closed.Store(true) }
+
+func (s *fakeStream) Pause() {
+	if s.onPause != nil {
+		s.onPause()
+	}
+	s.paused.Store(true)
+}
+
+// send has the stream return a batch of messages.
+func (s *fakeStream) send(offsets ...int64) {
+	b := fetch.Batch{LeaderEpoch: s.epoch}
 	for _, o := range offsets {
-		b.Messages = append(b.Messages, sarama.ConsumerMessage{Topic: "t", Offset: o, Value: []byte("v"), Timestamp: time.Now()})
+		b.Messages = append(b.Messages, sarama.ConsumerMessage{Topic: s.p.Topic, Partition: s.p.ID, Offset: o, Value: []byte("v"), Timestamp: time.Now()})
 		b.Next = o + 1
 	}
 	s.batches <- b
 }
 
 // newPartition returns a partition of a fake stream and claim.
-func newPartition(t *testing.T) (*Partition, *fakeBatches, *fakeHolder) {
+func newPartition(t *testing.T) (*Partition, *fakeStream, *fakeHolder) {
 	t.Helper()
-	h := &fakeHolder{p: tp("t", 0), token: 7}
-	s := &fakeBatches{batches: make(chan fetch.Batch, 16), ended: make(chan error, 1)}
+	h, s := &fakeHolder{p: tp("t", 0), token: 7}, newStream(tp("t", 0))
+	s.hwm = 0
 	ctx, end := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { end(nil) })
 	return &Partition{
@@ -273,8 +216,8 @@ func (f *fakeFetcher) open(_ context.Context, p kiel.Partition, offset int64, le
 	f.log.add("open", p, offset)
 	s := newStream(p)
 	s.epoch = cmp.Or(f.epoch, -1)
-	for i := range f.ready {
-		s.send(offset + i)
+	if f.ready > 0 {
+		s.send(upTo(offset, f.ready)...)
 	}
 	if f.onOpen != nil {
 		f.onOpen(s)
@@ -335,161 +278,14 @@ func (j *journal) all() []string {
 	return slices.Clone(j.lines)
 }
 
-// handlerFunc is a handler of which only ConsumeClaim matters.
-type handlerFunc func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error
-
-func (handlerFunc) Setup(sarama.ConsumerGroupSession) error   { return nil }
-func (handlerFunc) Cleanup(sarama.ConsumerGroupSession) error { return nil }
-func (f handlerFunc) ConsumeClaim(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
-	return f(s, c)
-}
-
-// rig is a membership on fakes, with one session that has begun; nothing claims but the test.
-type rig struct {
-	*membership
-	store   *offsets.MemoryStore
-	refuse  atomic.Pointer[error] // why the store stores nothing; nil when it does
-	fetch   *fakeFetcher
-	log     *journal
-	group   *Group
-	handler sarama.ConsumerGroupHandler
-	session *groupSession // the newest
-	ids     map[string]sarama.Uuid
-	idsMu   sync.Mutex
-	events  []Event
-	evMu    sync.Mutex
-}
-
-func (r *rig) setID(topic string, id byte) {
-	r.idsMu.Lock()
-	defer r.idsMu.Unlock()
-	r.ids[topic] = sarama.Uuid{id}
-}
-
-func (r *rig) kinds(p kiel.Partition) []string {
-	r.evMu.Lock()
-	defer r.evMu.Unlock()
-	var out []string
-	for _, e := range r.events {
-		if e.Topic == p.Topic && e.Partition == p.ID {
-			out = append(out, line(string(e.Kind), p, e.Offset))
-		}
-	}
-	return out
-}
-
-// begin begins an incremental session, after the one that goes on, unless the member leaves.
-func (r *rig) begin(ctx context.Context) bool {
-	if r.driver.current() != nil {
-		r.driver = newDriver(r.membership, time.Time{})
-	}
-	s := newConsumeSession(ctx, ctx, sessions.Kind{Hold: r.group.settings.kind().Hold})
-	r.session = r.newGroupSession(s, r.handler)
-	r.session.version = func() uint64 { return 3 }
-	s.user = r.session
-	r.driver.give(sessions.Input{What: sessions.Plan})
-	begun := r.driver.begin(s)
-	r.driver.give(sessions.Input{What: sessions.PauseOver})
-	return begun
-}
-
-// endSession ends the session alone, as a handler that returns does, and waits until its call may return.
-func (r *rig) endSession() {
-	d := r.driver
-	d.mu.Lock()
-	s := d.call
-	d.state.Exiting = true
-	d.step(sessions.Input{What: sessions.PauseOver}, nil)
-	d.mu.Unlock()
-	<-s.returned
-}
-
-// newRig starts the committer and the reader, which end with the test.
-func newRig(t *testing.T, h handlerFunc, change func(*Options)) *rig {
-	t.Helper()
-	opts := Options{Name: "m", Config: testConfig()}
-	if change != nil {
-		change(&opts)
-	}
-	set, err := newSettings([]string{"kafka:9092"}, "g", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keeper := promreg.NewRegistry(set.Registerer, "g")
-	m, _ := promreg.New(keeper, "g", newMetrics)
-	zk, err := session.New([]string{"zk:2181"}, session.Options{Timeout: sessionTimeout}) // for its timeout; it does not run
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &Group{zk: zk, name: "g", settings: set, metrics: m, registerer: keeper, report: newReporter(set, m)}
-	log := &journal{}
-	r := &rig{
-		group: g, log: log, ids: map[string]sarama.Uuid{"t": {1}},
-		store: &offsets.MemoryStore{OnStored: func(c offsets.OffsetCommit) { log.add("commit", c.Partition, c.Offset) }},
-		fetch: &fakeFetcher{last: 1 << 40, streams: make(chan *fakeStream, 16), log: log},
-	}
-	r.store.Refuse = func(offsets.OffsetCommit) error {
-		if err := r.refuse.Load(); err != nil {
-			return *err
-		}
-		return nil
-	}
-	var running sync.WaitGroup
-	load := func([]string) (map[string]topics.Info, error) {
-		r.idsMu.Lock()
-		defer r.idsMu.Unlock()
-		out := map[string]topics.Info{}
-		for topic, id := range maps.All(r.ids) {
-			out[topic] = topics.Info{ID: id, Partitions: []int32{0, 1}}
-		}
-		return out, nil
-	}
-	list, err := topiclist.Parse([]string{"t"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := g.emptyMembership(t.Context(), list)
-	cat := topics.New(topics.Options{Names: list.Names, Load: load, Calls: &kafkaconn.Calls{}, Reporter: g.report, Logger: c.log})
-	c.fetcher, c.catalog, c.logOffset, c.at = r.fetch, cat, r.fetch.logOffset, r.fetch.at
-	r.membership = c
-	r.logTo(slog.DiscardHandler)
-	c.users = newCallbacks(usercall.Limit(set.RebalanceTimeout), c.log, g.log, g.report.Send, func(error) {})
-	c.observer = func(e Event) {
-		r.evMu.Lock()
-		defer r.evMu.Unlock()
-		r.events = append(r.events, e)
-	}
-	c.committer = offsets.NewCommitter(offsets.Options{
-		Store: r.store, Abort: func() {}, Auto: set.autoCommit, Interval: set.CommitInterval, Timeout: sessionTimeout,
-		MaxUnmarked: set.MaxUnmarked, CurrentID: cat.ID, Place: c.place, Notify: c.notifyCommitted, Count: c.countCommit,
-		Report: func(err error, p kiel.Partition) { c.report.FailedOf(p, reporting.KindCommit, err) },
-		Logger: slog.New(slog.DiscardHandler), Errors: g.log,
-	})
-	c.reader = offsets.NewReader(r.store)
-	ctx, cancel := context.WithCancel(context.Background())
-	r.handler = h
-	r.begin(ctx)
-	g.setMember(c)
-	running.Go(func() { c.committer.Run(ctx) })
-	running.Go(func() { c.reader.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		c.leave(nil)
-		c.endDeadline()
-		c.endLife()
-		running.Wait()
-		c.background.Wait()
-		r.fetch.end()
-	})
-	return r
-}
-
-// logTo has the membership log to h.
-func (r *rig) logTo(h slog.Handler) {
-	log := slog.New(h)
-	r.group.log = errlog.New(log)
-	r.report.Log, r.report.Logger = r.group.log, log
-	r.membership.log, r.openLog = log, reporting.NewOpenLog(log)
-}
-
 func testConfig() *sarama.Config { return conntest.Config() }
+
+// upTo returns n offsets from first on.
+func upTo(first, n int64) (all []int64) {
+	for i := range n {
+		all = append(all, first+i)
+	}
+	return all
+}
+
+func TestMain(m *testing.M) { conntest.Main(m) }

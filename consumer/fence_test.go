@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +12,9 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/topics"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -27,6 +29,13 @@ func drain(_ sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
 func (r *rig) storeForeign(p kiel.Partition, offset int64) {
 	r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: offset}})
 }
+
+// fencing is a change of Options: Fence calls f.
+func fencing(from StartAt, f func() error) func(*Options) {
+	return func(o *Options) { o.StartAt, o.Fence = from, func(context.Context, string, int32) error { return f() } }
+}
+
+func harmless() error { return nil }
 
 // The position is read when Fence has returned, so commits of a former owner until then count. With Fence a stored offset is
 // never committed again: not at the opening, not later, not at the release.
@@ -44,43 +53,51 @@ func TestFenceComesBeforeThePosition(t *testing.T) {
 			}
 		})
 		r.storeForeign(p, 5)
-		done := r.owned(h)
-		(<-r.fetch.streams).send(7, 8)
+		_, done := r.opened(h, 7, 8)
 		time.Sleep(24 * time.Hour)
 		h.release(t, done)
-		if want := []string{line("open", p, 7)}; !slices.Equal(r.log.all(), want) {
-			t.Errorf("got  %v\nwant %v", r.log.all(), want)
-		}
-		if errs := r.errors(); len(errs) > 0 {
-			t.Errorf("reported %v", errs)
-		}
+		assert.Slices(t, r.log.all(), []string{line("open", p, 7)}, "log")
+		r.reportsNothing(t)
 	})
 }
 
-// With Fence the start position of Latest is committed, because the end moves. No offset is raised, restored or replaced later.
+// With Fence the start position of Latest is committed, because the end moves, and nothing else: no offset is raised, restored or
+// replaced later. So it is when Kafka does not have the stored offset. Commits of marks do not commit the position again, because
+// a transaction may have stored another offset meanwhile.
 func TestPolicysChoiceWithFence(t *testing.T) {
 	p := tp("t", 0)
-	for from, want := range map[StartAt][]string{
-		Earliest: {line("open", p, 30)},
-		Latest:   {line("commit", p, 90), line("open", p, 90)},
+	for name, c := range map[string]struct {
+		from     StartAt
+		foreign  int64 // the offset that is stored; 0 for none
+		last, at int64
+		want     []string
+	}{
+		"earliest":               {Earliest, 0, 90, 30, []string{line("open", p, 30)}},
+		"latest":                 {Latest, 0, 90, 90, []string{line("commit", p, 90), line("open", p, 90)}},
+		"out of range, earliest": {Earliest, 5, 1 << 40, 30, []string{line("open", p, 30)}},
+		"out of range, latest":   {Latest, 5, 1 << 40, 30, []string{line("commit", p, 30), line("open", p, 30)}},
 	} {
-		t.Run(from.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHolder(t, p)
-				r := newRig(t, drain, func(o *Options) {
-					o.StartAt, o.Fence = from, func(context.Context, string, int32) error { return nil }
-				})
-				r.fetch.first, r.fetch.last = 30, 90
-				done := r.owned(h)
-				(<-r.fetch.streams).send(90, 91)
-				time.Sleep(time.Second / 2)
-				r.store.Clear() // no repeat was due yet
-				time.Sleep(24 * time.Hour)
-				h.release(t, done)
-				if got := r.log.all(); !slices.Equal(got, want) {
-					t.Errorf("got  %v\nwant %v", got, want)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			h := newHolder(t, p)
+			r := newRig(t, drain, fencing(c.from, harmless)) // AutoCommit.Enable is true
+			r.fetch.first, r.fetch.last = 30, c.last
+			if c.foreign > 0 {
+				r.storeForeign(p, c.foreign)
+			}
+			_, done := r.opened(h, c.at, c.at+1)
+			time.Sleep(time.Second / 2) // no repeat was due yet
+			if c.foreign == 0 {
+				r.store.Clear()
+			} else {
+				r.storeForeign(p, 32) // by a transaction
+			}
+			time.Sleep(24 * time.Hour)
+			r.session.Commit()
+			h.release(t, done)
+			assert.Slices(t, r.log.all(), c.want, "log")
+			if got := r.store.Get(p).Offset; c.foreign > 0 && got != 32 {
+				t.Errorf("stored %d, want 32", got)
+			}
 		})
 	}
 }
@@ -88,63 +105,51 @@ func TestPolicysChoiceWithFence(t *testing.T) {
 // With Fence marks are committed as without it.
 func TestMarksWithFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, h := tp("t", 0), newHolder(t, tp("t", 0))
-		r := newMarkRig(t, func(o *Options) {
-			o.Fence = func(context.Context, string, int32) error { return nil }
-		})
-		r.storeForeign(p, 5)
-		done := r.owned(h)
-		(<-r.fetch.streams).send(5)
+		h := newHolder(t, tp("t", 0))
+		r := newMarkRig(t, fencing(Earliest, harmless))
+		r.storeForeign(h.p, 5)
+		_, done := r.opened(h, 5)
 		synctest.Wait()
 		h.release(t, done)
-		if got := r.store.Get(p).Offset; got != 6 {
-			t.Errorf("stored %d, want 6", got)
-		}
+		assert.Equal(t, r.store.Get(h.p).Offset, 6, "stored")
 	})
 }
 
 // A Fence that fails keeps the partition closed, is reported and called again.
 func TestFenceFails(t *testing.T) {
 	boom := errors.New("boom")
+	fails := func(err error) func() error { return func() error { return err } }
 	for name, c := range map[string]struct {
 		fail func() error
 		want error
 	}{
-		"error": {func() error { return boom }, boom},
+		"error": {fails(boom), boom},
 		"panic": {func() error { panic("boom") }, ownership.ErrCallback},
-		"what counts as a refusal of Kafka's elsewhere": {
-			func() error { return sarama.ErrTopicAuthorizationFailed }, sarama.ErrTopicAuthorizationFailed,
-		},
-		"what is reported once elsewhere": { // here it may be the topic of results
-			func() error { return sarama.ErrUnknownTopicOrPartition }, sarama.ErrUnknownTopicOrPartition,
-		},
-		"what is reported nowhere else":      {func() error { return ErrTopicMissing }, ErrTopicMissing},
-		"what ends a handler's time":         {func() error { return ErrHandler }, ErrHandler},
-		"what says that a claim is not ours": {func() error { return ownership.ErrLost }, ownership.ErrLost},
+		"what counts as a refusal of Kafka's elsewhere": {fails(sarama.ErrTopicAuthorizationFailed), sarama.ErrTopicAuthorizationFailed},
+		// Here it may be the topic of results.
+		"what is reported once elsewhere":    {fails(sarama.ErrUnknownTopicOrPartition), sarama.ErrUnknownTopicOrPartition},
+		"what is reported nowhere else":      {fails(ErrTopicMissing), ErrTopicMissing},
+		"what ends a handler's time":         {fails(ErrHandler), ErrHandler},
+		"what says that a claim is not ours": {fails(ownership.ErrLost), ownership.ErrLost},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHolder(t, tp("t", 0))
-				calls := 0
-				r := newRig(t, drain, func(o *Options) {
-					o.Fence = func(context.Context, string, int32) error {
-						if calls++; calls <= 3 {
-							return c.fail()
-						}
-						return nil
-					}
-				})
-				done := r.owned(h)
-				<-r.fetch.streams
-				h.release(t, done)
-				errs := r.errors()
-				if len(errs) != 3 || calls != 4 {
-					t.Fatalf("%d calls, reported %v", calls, errs)
+		bubble.Run(t, name, func(t *testing.T) {
+			h := newHolder(t, tp("t", 0))
+			calls := 0
+			r := newRig(t, drain, fencing(Earliest, func() error {
+				if calls++; calls <= 3 {
+					return c.fail()
 				}
-				if ce, ok := errors.AsType[*sarama.ConsumerError](errs[0]); !ok || ce.Topic != "t" || !errors.Is(errs[0], c.want) {
-					t.Errorf("reported %v", errs[0])
-				}
-			})
+				return nil
+			}))
+			_, done := r.opened(h)
+			h.release(t, done)
+			errs := r.errors()
+			if len(errs) != 3 || calls != 4 {
+				t.Fatalf("%d calls, reported %v", calls, errs)
+			}
+			if ce, ok := errors.AsType[*sarama.ConsumerError](errs[0]); !ok || ce.Topic != "t" || !errors.Is(errs[0], c.want) {
+				t.Errorf("reported %v", errs[0])
+			}
 		})
 	}
 }
@@ -153,12 +158,10 @@ func TestFenceFails(t *testing.T) {
 func TestTrustEndsWhileFencing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
-		r := newRig(t, drain, func(o *Options) {
-			o.Fence = func(context.Context, string, int32) error {
-				h.distrust.Store(true) // and its context does not know yet
-				return nil
-			}
-		})
+		r := newRig(t, drain, fencing(Earliest, func() error {
+			h.distrust.Store(true) // and its context does not know yet
+			return nil
+		}))
 		done := r.owned(h)
 		synctest.Wait()
 		h.lose()
@@ -166,9 +169,7 @@ func TestTrustEndsWhileFencing(t *testing.T) {
 		if n := len(r.store.Fetches()); n > 0 || len(r.log.all()) > 0 {
 			t.Errorf("%d reads of the position, %v", n, r.log.all())
 		}
-		if errs := r.errors(); len(errs) > 0 {
-			t.Errorf("reported %v", errs)
-		}
+		r.reportsNothing(t)
 	})
 }
 
@@ -178,72 +179,32 @@ func TestNoFenceAfterTheClaim(t *testing.T) {
 		"lost": (*fakeHolder).lose, "revoked": (*fakeHolder).revoke,
 		"not trusted any more": func(h *fakeHolder) { h.distrust.Store(true) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHolder(t, tp("t", 0))
-				calls := 0
-				r := newRig(t, drain, func(o *Options) {
-					o.Fence = func(context.Context, string, int32) error { calls++; return nil }
-				})
-				if err := r.catalog.Refresh(t.Context(), 0); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Minute) // the answer is old
-				asked, answer, load := make(chan struct{}), make(chan struct{}), r.catalog.Load
-				r.catalog.Load = func(topics []string) (map[string]topics.Info, error) {
-					close(asked)
-					<-answer
-					return load(topics)
-				}
-				done := r.owned(h)
-				<-asked
-				end(h)
-				synctest.Wait()
-				close(answer)
-				synctest.Wait()
-				h.lose()
-				<-done
-				if calls > 0 {
-					t.Errorf("Fence was called %d times", calls)
-				}
-				if errs := r.errors(); len(errs) > 0 {
-					t.Errorf("reported %v", errs)
-				}
+		bubble.Run(t, name, func(t *testing.T) {
+			h := newHolder(t, tp("t", 0))
+			calls := 0
+			r := newRig(t, drain, func(o *Options) {
+				o.Fence = func(context.Context, string, int32) error { calls++; return nil }
 			})
-		})
-	}
-}
-
-// When Kafka does not have the stored offset, the position that Latest chooses instead is committed before reading. Commits of
-// marks do not commit it again, because a transaction may have stored another offset meanwhile.
-func TestOutOfRangeWithFence(t *testing.T) {
-	p := tp("t", 0)
-	for from, want := range map[StartAt][]string{
-		Earliest: {line("open", p, 30)},
-		Latest:   {line("commit", p, 30), line("open", p, 30)},
-	} {
-		t.Run(from.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHolder(t, p)
-				r := newRig(t, drain, func(o *Options) { // AutoCommit.Enable is true
-					o.StartAt, o.Fence = from, func(context.Context, string, int32) error { return nil }
-				})
-				r.fetch.first = 30
-				r.storeForeign(p, 5)
-				done := r.owned(h)
-				(<-r.fetch.streams).send(30, 31)
-				synctest.Wait()
-				r.storeForeign(p, 32) // by a transaction
-				time.Sleep(time.Minute)
-				r.session.Commit()
-				h.release(t, done)
-				if got := r.log.all(); !slices.Equal(got, want) {
-					t.Errorf("got  %v\nwant %v", got, want)
-				}
-				if got := r.store.Get(p).Offset; got != 32 {
-					t.Errorf("stored %d, want 32", got)
-				}
-			})
+			noerr.Must(t, r.catalog.Refresh(t.Context(), 0))
+			time.Sleep(time.Minute) // the answer is old
+			asked, answer, load := make(chan struct{}), make(chan struct{}), r.catalog.Load
+			r.catalog.Load = func(topics []string) (map[string]topics.Info, error) {
+				close(asked)
+				<-answer
+				return load(topics)
+			}
+			done := r.owned(h)
+			<-asked
+			end(h)
+			synctest.Wait()
+			close(answer)
+			synctest.Wait()
+			h.lose()
+			<-done
+			if calls > 0 {
+				t.Errorf("Fence was called %d times", calls)
+			}
+			r.reportsNothing(t)
 		})
 	}
 }

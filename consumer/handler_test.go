@@ -4,19 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/IBM/sarama"
 
-	"github.com/kielgo/kiel/internal/testonly/logtest"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 	"github.com/kielgo/kiel/ownership"
 )
 
-// A ConsumeClaim that returns while its messages are open ends the session. Its marks are committed, the claim is kept, and its
-// error is reported as it is.
+// A ConsumeClaim that returns while its messages are open ends the session, or with ReopenPartition pauses its own partition
+// alone. Its marks are committed, and its error is reported.
 func TestHandlerThatReturns(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
@@ -27,88 +27,52 @@ func TestHandlerThatReturns(t *testing.T) {
 		"error": {func() error { return boom }, boom},
 		"panic": {func() error { panic("boom") }, ownership.ErrCallback},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, h, said := tp("t", 0), newHolder(t, tp("t", 0)), &logtest.Log{}
-				r := newRig(t, marks(c.handler), nil)
-				r.logTo(slog.NewTextHandler(said, nil))
-				done := r.owned(h)
-				(<-r.fetch.streams).send(0)
-				synctest.Wait()
-				if cause := context.Cause(r.session.Context()); !errors.Is(cause, sarama.ErrSessionConsumeClaimExited) {
-					t.Errorf("the session's context: %v", cause)
+		marks := func(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+			s.MarkMessage(<-claim.Messages(), "")
+			return c.handler()
+		}
+		bubble.Run(t, name, func(t *testing.T) {
+			h := newHolder(t, tp("t", 0))
+			r := newRig(t, marks, nil)
+			said := r.logged()
+			_, done := r.opened(h, 0)
+			synctest.Wait()
+			assert.Error(t, context.Cause(r.session.Context()), sarama.ErrSessionConsumeClaimExited, "the session's context")
+			if got := r.store.Get(h.p).Offset; got != 1 || len(done) != 0 {
+				t.Errorf("stored %d, want what was marked; the claim is released: %v", got, len(done) != 0)
+			}
+			assert.Error(t, r.session.session.failure, nil, "the call returns")
+			level := "level=ERROR"
+			if name == "nil" {
+				level = "level=INFO"
+			}
+			assert.Equal(t, said.Count(level, "msg=failed", "kind=handler", "about=t:0"), 1, "lines that the handler has returned in %s", said)
+			errs := r.errors()
+			if len(errs) > 1 || len(errs) > 0 != (c.want != nil) || !errors.Is(errors.Join(errs...), c.want) {
+				t.Fatalf("reported %v", errs)
+			}
+			for _, err := range errs {
+				if ce, ok := errors.AsType[*sarama.ConsumerError](err); !ok || ce.Topic != "t" || errors.Is(err, ErrHandler) || name == "error" && ce.Err != boom { //nolint:errorlint // as it is
+					t.Errorf("reported %#v", err)
 				}
-				if got := r.store.Get(p).Offset; got != 1 || len(done) != 0 {
-					t.Errorf("stored %d, want what was marked; the claim is released: %v", got, len(done) != 0)
-				}
-				if failed := r.session.session.failure; failed != nil {
-					t.Errorf("the call returns %v", failed)
-				}
-				level := "level=ERROR"
-				if name == "nil" {
-					level = "level=INFO"
-				}
-				if n := said.Count(level, "msg=failed", "kind=handler", "about=t:0"); n != 1 {
-					t.Errorf("logged %d times that the handler has returned:\n%s", n, said)
-				}
-				errs := r.errors()
-				if len(errs) > 1 || len(errs) > 0 != (c.want != nil) || !errors.Is(errors.Join(errs...), c.want) {
-					t.Fatalf("reported %v", errs)
-				}
-				for _, err := range errs {
-					if ce, ok := errors.AsType[*sarama.ConsumerError](err); !ok || ce.Topic != "t" || errors.Is(err, ErrHandler) || name == "error" && ce.Err != boom { //nolint:errorlint // as it is
-						t.Errorf("reported %#v", err)
-					}
-				}
-				h.release(t, done)
-			})
+			}
+			h.release(t, done)
 		})
-	}
-}
-
-// With ReopenPartition a ConsumeClaim that returns pauses its own partition alone.
-func TestHandlerThatReturnsIsCalledAgain(t *testing.T) {
-	boom := errors.New("boom")
-	for name, c := range map[string]struct {
-		handler func() error
-		want    error
-	}{
-		"nil":   {func() error { return nil }, ErrHandler},
-		"error": {func() error { return boom }, boom},
-		"panic": {func() error { panic("boom") }, ownership.ErrCallback},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, h := tp("t", 0), newHolder(t, tp("t", 0))
-				r := newRig(t, marks(c.handler), func(o *Options) { o.ReopenPartition = true })
-				done := r.owned(h)
-				(<-r.fetch.streams).send(0)
-				if err := <-done; !errors.Is(err, errReported) {
-					t.Errorf("own: %v: ownership would not know that it was reported", err)
-				}
-				if got := r.store.Get(p).Offset; got != 1 {
-					t.Errorf("stored %d, want what was marked", got)
-				}
-				errs := r.errors()
-				if len(errs) != 1 || !errors.Is(errs[0], ErrHandler) || !errors.Is(errs[0], c.want) {
-					t.Fatalf("reported %v", errs)
-				}
-				if ce, ok := errors.AsType[*sarama.ConsumerError](errs[0]); !ok || ce.Topic != "t" {
-					t.Errorf("reported %T", errs[0])
-				}
-				if r.session.Context().Err() != nil {
-					t.Error("the session has ended")
-				}
-			})
+		bubble.Run(t, name+", reopen", func(t *testing.T) {
+			h := newHolder(t, tp("t", 0))
+			r := newRig(t, marks, func(o *Options) { o.ReopenPartition = true })
+			_, done := r.opened(h, 0)
+			assert.Error(t, <-done, errReported, "own: ownership would not know that it was reported")
+			assert.Equal(t, r.store.Get(h.p).Offset, 1, "stored, and marked before")
+			errs := r.errors()
+			if len(errs) != 1 || !errors.Is(errs[0], ErrHandler) || c.want != nil && !errors.Is(errs[0], c.want) {
+				t.Fatalf("reported %v", errs)
+			}
+			if ce, ok := errors.AsType[*sarama.ConsumerError](errs[0]); !ok || ce.Topic != "t" {
+				t.Errorf("reported %T", errs[0])
+			}
+			assert.Error(t, r.session.Context().Err(), nil, "the session's context")
 		})
-	}
-}
-
-// marks returns a handler that marks a message and ends as end does.
-func marks(end func() error) handlerFunc {
-	return func(s sarama.ConsumerGroupSession, c sarama.ConsumerGroupClaim) error {
-		s.MarkMessage(<-c.Messages(), "")
-		return end()
 	}
 }
 
@@ -120,33 +84,30 @@ func TestHandlerThatEndsWithItsSession(t *testing.T) {
 		"nil": {nil, nil}, "the context's error": {context.Canceled, nil}, "its own": {boom, boom},
 	} {
 		for _, reopen := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, reopen: %v", name, reopen), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					p, h := tp("t", 0), newHolder(t, tp("t", 0))
-					r := newRig(t, func(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-						s.MarkMessage(<-claim.Messages(), "")
-						<-s.Context().Done()
-						return c.result
-					}, func(o *Options) { o.ReopenPartition = reopen })
-					ctx, cancel := context.WithCancel(t.Context())
-					r.begin(ctx)
-					defer r.leaveWith(ctx, r.session.session)()
-					done := r.owned(h)
-					(<-r.fetch.streams).send(0)
-					synctest.Wait()
-					cancel()
-					synctest.Wait()
-					if at := r.store.Get(p).Offset; at != 1 || len(done) != 0 {
-						t.Errorf("stored %d; own has returned before the partition was revoked: %v", at, len(done) != 0)
-					}
-					h.revoke()
-					if err := <-done; err != nil || r.session.session.failure != nil {
-						t.Errorf("own: %v, the session failed: %v", err, r.session.session.failure)
-					}
-					if errs := r.errors(); len(errs) > 1 || len(errs) > 0 != (c.want != nil) || !errors.Is(errors.Join(errs...), c.want) {
-						t.Errorf("reported %v", errs)
-					}
-				})
+			bubble.Run(t, fmt.Sprintf("%s, reopen: %v", name, reopen), func(t *testing.T) {
+				p, h := tp("t", 0), newHolder(t, tp("t", 0))
+				r := newRig(t, func(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+					s.MarkMessage(<-claim.Messages(), "")
+					<-s.Context().Done()
+					return c.result
+				}, func(o *Options) { o.ReopenPartition = reopen })
+				ctx, cancel := context.WithCancel(t.Context())
+				r.begin(ctx)
+				defer r.leaveWith(ctx, r.session.session)()
+				_, done := r.opened(h, 0)
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				if at := r.store.Get(p).Offset; at != 1 || len(done) != 0 {
+					t.Errorf("stored %d; own has returned before the partition was revoked: %v", at, len(done) != 0)
+				}
+				h.revoke()
+				if err := <-done; err != nil || r.session.session.failure != nil {
+					t.Errorf("own: %v, the session failed: %v", err, r.session.session.failure)
+				}
+				if errs := r.errors(); len(errs) > 1 || len(errs) > 0 != (c.want != nil) || !errors.Is(errors.Join(errs...), c.want) {
+					t.Errorf("reported %v", errs)
+				}
 			})
 		}
 	}
@@ -162,32 +123,28 @@ func TestHandlerThatIsFasterThanTheNews(t *testing.T) {
 		"untrusted":                      func(h *fakeHolder, _ func()) { h.distrust.Store(true) },
 		"the caller's context has ended": func(_ *fakeHolder, leave func()) { leave() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHolder(t, tp("t", 0))
-				caller, leave := context.WithCancel(t.Context())
-				r := newRig(t, func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error {
-					end(h, leave)
-					return boom
-				}, nil)
-				r.session.session.caller = caller // its end does not reach the session's context,
-				owned, stop := context.WithCancel(t.Context())
-				if name != "revoked" {
-					h.work = owned // nor the claim's end the partition's
-				}
-				done := r.owned(h)
-				synctest.Wait()
-				if r.session.Context().Err() != nil || r.session.session.closing.Err() != nil {
-					t.Errorf("the session has ended: %v", context.Cause(r.session.Context()))
-				}
-				if errs := r.errors(); len(errs) != 1 || !errors.Is(errs[0], boom) || errors.Is(errs[0], ErrHandler) {
-					t.Errorf("reported %v", errs)
-				}
-				stop()
-				if err := <-done; err != nil {
-					t.Errorf("own: %v", err)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			h := newHolder(t, tp("t", 0))
+			caller, leave := context.WithCancel(t.Context())
+			r := newRig(t, func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error {
+				end(h, leave)
+				return boom
+			}, nil)
+			r.session.session.caller = caller // its end does not reach the session's context,
+			owned, stop := context.WithCancel(t.Context())
+			if name != "revoked" {
+				h.work = owned // nor the claim's end the partition's
+			}
+			done := r.owned(h)
+			synctest.Wait()
+			if r.session.Context().Err() != nil || r.session.session.closing.Err() != nil {
+				t.Errorf("the session has ended: %v", context.Cause(r.session.Context()))
+			}
+			if errs := r.errors(); len(errs) != 1 || !errors.Is(errs[0], boom) || errors.Is(errs[0], ErrHandler) {
+				t.Errorf("reported %v", errs)
+			}
+			stop()
+			assert.Error(t, <-done, nil, "own")
 		})
 	}
 }
@@ -229,12 +186,10 @@ func TestTwoHandlersThatReturn(t *testing.T) {
 			}, nil)
 		}
 		for api, start := range map[string]func(*testing.T, *sync.WaitGroup) *rig{"Consume": consume, "Run": run} {
-			t.Run(api+", "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var both sync.WaitGroup
-					both.Add(2)
-					returnTwice(t, start(t, &both), c.want, boom)
-				})
+			bubble.Run(t, api+", "+name, func(t *testing.T) {
+				var both sync.WaitGroup
+				both.Add(2)
+				returnTwice(t, start(t, &both), c.want, boom)
 			})
 		}
 	}
@@ -247,16 +202,12 @@ func returnTwice(t *testing.T, r *rig, want int, boom error) {
 		(<-r.fetch.streams).send(0)
 	}
 	synctest.Wait()
-	if cause := context.Cause(r.session.Context()); !errors.Is(cause, sarama.ErrSessionConsumeClaimExited) {
-		t.Errorf("the session's context: %v", cause)
-	}
+	assert.Error(t, context.Cause(r.session.Context()), sarama.ErrSessionConsumeClaimExited, "the session's context")
 	errs := r.errors()
 	if err := r.session.session.failure; err != nil {
 		errs = append(errs, err)
 	}
-	if len(errs) != want {
-		t.Errorf("%d errors: %v", len(errs), errs)
-	}
+	assert.Equal(t, len(errs), want, "errors: %v", errs)
 	for _, err := range errs {
 		if _, ok := errors.AsType[*sarama.ConsumerError](err); !ok || !errors.Is(err, boom) {
 			t.Errorf("reported %v", err)
@@ -267,8 +218,6 @@ func returnTwice(t *testing.T, r *rig, want int, boom error) {
 			t.Errorf("%s: stored %d, released: %v", h.p, at, len(done[i]) != 0)
 		}
 		h.revoke()
-		if err := <-done[i]; err != nil {
-			t.Errorf("own: %v", err)
-		}
+		assert.Error(t, <-done[i], nil, "own")
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 var update = flag.Bool("update", false, "write docs/metrics.md")
@@ -107,9 +109,7 @@ type metric struct {
 func gathered(t *testing.T, reg *prometheus.Registry) map[string]*metric {
 	t.Helper()
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	all := make(map[string]*metric)
 	for _, f := range families {
 		m := &metric{name: f.GetName(), kind: strings.ToLower(f.GetType().String()), help: f.GetHelp(), values: make(map[string]map[string]bool)}
@@ -187,9 +187,7 @@ func touch(t *testing.T, c prometheus.Collector, seen map[string]*metric) (gauge
 			m.kind = "gauge"
 			gauges = append(gauges, m)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, err)
 	}
 	return gauges
 }
@@ -199,9 +197,7 @@ func allMetrics(t *testing.T) map[string]*metric {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	g, err := groupOn(t, reg, "g")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	first := gathered(t, reg)
 	var silent []*metric
 	for _, set := range g.registerer.Sets() {
@@ -239,9 +235,7 @@ func allMetrics(t *testing.T) map[string]*metric {
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("promlint: %v, %v", problems, err)
 	}
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	noerr.Want(t, g.Close())
 	return all
 }
 
@@ -261,9 +255,7 @@ func metricsInCode(t *testing.T) map[string]string {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, err)
 	}
 	return found
 }
@@ -305,14 +297,10 @@ func TestMetricsPage(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(metricsPage, []byte(page.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noerr.Must(t, os.WriteFile(metricsPage, []byte(page.String()), 0o644))
 	}
 	written, err := os.ReadFile(metricsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	want, got := strings.Split(page.String(), "\n"), strings.Split(string(written), "\n")
 	for i := range max(len(want), len(got)) {
 		line := func(lines []string) string {

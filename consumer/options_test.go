@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -13,7 +14,11 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/consumer/internal/kafkaconn"
-	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/consumer/internal/reporting"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 func TestBadArgumentsAreNamed(t *testing.T) {
@@ -72,17 +77,10 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 }
 
 func TestNewStartsNothing(t *testing.T) {
-	s, err := session.New([]string{"nowhere.invalid:2181"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := idleSession(t)
 	g, err := New(s, []string{"nowhere.invalid:9092"}, "g", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kiel.CheckMember(g.Member()); err != nil {
-		t.Errorf("default name %q: %v", g.Member(), err)
-	}
+	noerr.Must(t, err)
+	assert.Error(t, kiel.CheckMember(g.Member()), nil, "default name %q", g.Member())
 	other, err := New(s, []string{"nowhere.invalid:9092"}, "g", Options{})
 	if err != nil || other.Member() == g.Member() {
 		t.Errorf("two members have the name %q (%v)", g.Member(), err)
@@ -100,16 +98,12 @@ func TestNewStartsNothing(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		noerr.Want(t, g.Close())
 	}
 	if _, ok := <-g.Errors(); ok {
 		t.Error("Errors is open after Close")
 	}
-	if err := g.Consume(t.Context(), []string{"t"}, handlerFunc(nil)); !errors.Is(err, sarama.ErrClosedConsumerGroup) {
-		t.Errorf("Consume after Close: %v", err)
-	}
+	assert.Error(t, g.Consume(t.Context(), []string{"t"}, handlerFunc(nil)), sarama.ErrClosedConsumerGroup, "Consume after Close")
 	// with nothing running these do nothing
 	g.PauseAll()
 	g.ResumeAll()
@@ -126,10 +120,7 @@ func (bareClient) Brokers() []*sarama.Broker { return []*sarama.Broker{sarama.Ne
 
 // A client without a configuration is refused: by default a Group would connect without TLS and credentials.
 func TestClientWithoutConfig(t *testing.T) {
-	s, err := session.New([]string{"zk:2181"}, session.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := idleSession(t)
 	if _, err := NewFromClient(s, bareClient{}, "g", Options{}); err == nil {
 		t.Error("a group was made")
 	}
@@ -137,9 +128,7 @@ func TestClientWithoutConfig(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	set, err := newSettings([]string{"a:1"}, "g", Options{Name: "m"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if set.RebalanceTimeout != time.Minute || set.StopTimeout != 30*time.Second || set.CommitInterval != time.Second || !set.autoCommit {
 		t.Errorf("%v %v %v %v", set.RebalanceTimeout, set.StopTimeout, set.CommitInterval, set.autoCommit)
 	}
@@ -151,9 +140,7 @@ func TestDefaults(t *testing.T) {
 	c.Consumer.Group.Rebalance.Timeout = 5 * time.Second
 	c.Consumer.Offsets.AutoCommit.Interval = 3 * time.Second
 	set, err = newSettings([]string{"a:1"}, "g", Options{Name: "m", Config: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if set.RebalanceTimeout != 5*time.Second || set.CommitInterval != 3*time.Second {
 		t.Errorf("the configuration's timeouts are not used: %v %v", set.RebalanceTimeout, set.CommitInterval)
 	}
@@ -167,9 +154,7 @@ func TestDefaults(t *testing.T) {
 
 func TestBufferBytesReachTheFetcher(t *testing.T) {
 	set, err := newSettings([]string{"a:1"}, "g", Options{BufferBytes: 5 << 20, MaxBatchBytes: 3 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if got := (&Group{settings: set}).fetchOptions(); got.MaxBytes != 5<<20 || got.MaxBatchBytes != 3<<20 {
 		t.Errorf("the fetcher may hold %d bytes, a batch may have %d", got.MaxBytes, got.MaxBatchBytes)
 	}
@@ -182,9 +167,7 @@ func TestUsersConfigurationIsNotChanged(t *testing.T) {
 	before := *c
 	c.Consumer.Fetch.Max = 1000
 	own, err := copyConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	d := kafkaconn.NewDialer(t.Context(), own, time.Second)
 	control := kafkaconn.ControlConfig(*own, d)
 	for name, pair := range map[string][2]any{
@@ -199,13 +182,265 @@ func TestUsersConfigurationIsNotChanged(t *testing.T) {
 			t.Errorf("%s was changed from %v to %v", name, pair[0], pair[1])
 		}
 	}
-	if err := control.Validate(); err != nil {
-		t.Errorf("control: %v", err)
-	}
+	assert.Error(t, control.Validate(), nil, "control")
 	if control.Metadata.AllowAutoTopicCreation || !control.Consumer.Return.Errors || control.Net.SASL.Password != "p" || control.Net.Proxy.Dialer == nil {
 		t.Errorf("control: %+v", control.Metadata)
 	}
-	if control.Net.ReadTimeout != kafkaconn.MaxControlWait {
-		t.Errorf("control waits %v for an answer", control.Net.ReadTimeout)
+	assert.Equal(t, control.Net.ReadTimeout, kafkaconn.MaxControlWait, "how long control waits for an answer")
+}
+
+func TestStaticSettings(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		opts     Options
+		instance string
+		name     string // "" for none in particular
+		static   bool
+		fault    string
+	}{
+		{what: "neither"},
+		{what: "a name", opts: Options{Name: "a"}, name: "a"},
+		{what: "static", opts: Options{Name: "a", Static: true}, name: "a", static: true},
+		{what: "by sarama", instance: "a", name: "a", static: true},
+		{what: "twice", opts: Options{Name: "a", Static: true}, instance: "a", name: "a", static: true},
+		{what: "two names", opts: Options{Name: "b"}, instance: "a", fault: `option Name: is "b", and Config.Consumer.Group.InstanceId is "a"`},
+		{what: "no name", opts: Options{Static: true}, fault: "option Static: needs a Name"},
+	} {
+		config := sarama.NewConfig()
+		config.Consumer.Group.InstanceId = c.instance
+		c.opts.Config, c.opts.StartAt = config, Earliest
+		set, err := newSettings([]string{"b:1"}, "g", c.opts)
+		switch {
+		case c.fault != "":
+			if err == nil || !strings.Contains(err.Error(), c.fault) {
+				t.Errorf("%s: %v", c.what, err)
+			}
+		case err != nil || set.Static != c.static || c.name != "" && set.Name != c.name || set.Name == "":
+			t.Errorf("%s: name %q, static %v, %v", c.what, set.Name, set.Static, err)
+		}
+	}
+}
+
+// A static member ends its ZooKeeper session's connection, so it can share the session with nobody.
+func TestStaticNeedsItsOwnSession(t *testing.T) {
+	s := idleSession(t)
+	config := sarama.NewConfig()
+	config.Consumer.Group.InstanceId = "a"
+	for _, opts := range []Options{{Name: "a", Static: true}, {Config: config}} {
+		if _, err := New(s, []string{"nowhere.invalid:9092"}, "g", opts); err == nil || !strings.Contains(err.Error(), "use NewGroup") {
+			t.Errorf("New: %v", err)
+		}
+	}
+}
+
+func TestZoneOption(t *testing.T) {
+	c := testConfig()
+	c.RackID = "a"
+	for name, tt := range map[string]struct {
+		opts Options
+		want string
+	}{
+		"none":         {Options{Config: testConfig()}, ""},
+		"rack":         {Options{Config: c}, "a"},
+		"zone":         {Options{Zone: "b", Config: testConfig()}, "b"},
+		"zone of both": {Options{Zone: "b", Config: c}, "b"},
+	} {
+		tt.opts.Name = "m"
+		set, err := newSettings([]string{"a:1"}, "g", tt.opts)
+		if err != nil || set.Zone != tt.want || tt.opts.Config.RackID != set.config.RackID {
+			t.Errorf("%s: zone %q, rack %q, %v", name, set.Zone, set.config.RackID, err)
+		}
+	}
+	for _, zone := range []string{"a\n", strings.Repeat("z", 250)} {
+		if _, err := newSettings([]string{"a:1"}, "g", Options{Name: "m", Zone: zone}); err == nil || !strings.Contains(err.Error(), "Zone") {
+			t.Errorf("%.20q: %v", zone, err)
+		}
+	}
+}
+
+// Options.StartAt says where a new group starts; without it a Config does, and without both it is the first message.
+func TestPolicyOf(t *testing.T) {
+	config := func(initial int64) *sarama.Config {
+		c := sarama.NewConfig()
+		c.Consumer.Offsets.Initial = initial
+		return c
+	}
+	for name, c := range map[string]struct {
+		opts Options
+		want policy
+	}{
+		"nothing":             {Options{}, policy{from: Earliest, option: "default"}},
+		"a Config":            {Options{Config: sarama.NewConfig()}, policy{from: Latest, option: "Config.Consumer.Offsets.Initial"}},
+		"a Config, oldest":    {Options{Config: config(sarama.OffsetOldest)}, policy{from: Earliest, option: "Config.Consumer.Offsets.Initial"}},
+		"From beside newest":  {Options{StartAt: Earliest, Config: sarama.NewConfig()}, policy{from: Earliest, option: "Options.StartAt"}},
+		"From beside oldest":  {Options{StartAt: Latest, Config: config(sarama.OffsetOldest)}, policy{from: Latest, option: "Options.StartAt"}},
+		"From, and no Config": {Options{StartAt: Latest}, policy{from: Latest, option: "Options.StartAt"}},
+		"a time":              {Options{StartTime: time.Unix(7, 0), Config: config(sarama.OffsetOldest)}, policy{Latest, time.Unix(7, 0), "Options.StartTime"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := newSettings([]string{"a:1"}, "g", c.opts)
+			if err != nil || set.policy != c.want {
+				t.Errorf("%+v, %v, want %+v", set.policy, err, c.want)
+			}
+		})
+	}
+	for _, opts := range []Options{{StartAt: -1}, {StartAt: 3}, {StartAt: Earliest, StartTime: time.Unix(7, 0)}} {
+		if _, err := newSettings([]string{"a:1"}, "g", opts); err == nil {
+			t.Errorf("From %v and StartTime %v are taken", opts.StartAt, opts.StartTime)
+		}
+	}
+}
+
+// In a group that starts at the end, a partition without an offset starts there only while the group begins on the topic. What
+// the offsets of the topic's other partition say decides.
+func TestBeginningAtTheEnd(t *testing.T) {
+	p, other := tp("t", 0), tp("t", 1)
+	id := sarama.Uuid{1}
+	for name, c := range map[string]struct {
+		other offsets.Stored // of the other partition
+		age   time.Duration  // of the group's beginning in it
+		at    int64          // the offset of the first message since then; 0 for none
+		want  int64
+		says  string
+	}{
+		"no offset":                         {other: offsets.Stored{Offset: -1}, want: 100, says: `level=WARN msg="new group starts behind messages that it skips" policy=latest option=Options.StartAt skipped=90 partitions=1`},
+		"began now":                         {age: time.Second, want: 100, says: "skipped=90"},
+		"began now, and a message has come": {age: time.Second, at: 70, want: 70, says: "skipped=60"},
+		"began now, and one later":          {age: time.Second, at: 103, want: 100, says: "skipped=90"},
+		"began by a clock that is ahead":    {age: -time.Second, at: 70, want: 70, says: "skipped=60"},
+		"began long ago":                    {age: beginningFor, at: 70, want: 10, says: `level=WARN msg="partitions start where a policy says, not at a committed offset" cause=none policy=earliest partitions=1`},
+		"began in the future":               {age: -beginningFor, at: 70, want: 10, says: "cause=none policy=earliest"},
+		"by a program or an earlier member": {other: offsets.Stored{Offset: 7}, want: 10, says: "cause=none policy=earliest"},
+		"of an earlier topic":               {other: offsets.Stored{Offset: 7, TopicID: sarama.Uuid{9}}, age: time.Second, want: 10, says: "cause=none policy=earliest"},
+		"of one partition less":             {other: offsets.Stored{TopicID: id, FirstPartitions: 2}, age: time.Second, at: 70, want: 70, says: "skipped=60"},
+	} {
+		bubble.Run(t, name, func(t *testing.T) {
+			r := newMarkRig(t, func(o *Options) { o.StartAt = Latest })
+			said := r.logged()
+			r.fetch.first, r.fetch.last = 10, 100
+			began := time.UnixMilli(time.Now().Add(-c.age).UnixMilli())
+			if c.age != 0 {
+				c.other.Began = began
+			}
+			if c.at > 0 {
+				r.fetch.times = map[time.Time]int64{began: c.at}
+			}
+			r.store.Set(map[kiel.Partition]offsets.Stored{other: c.other})
+			o := r.newOpening(t, p)
+			start, err := o.position(t.Context(), true)
+			if err != nil || start != c.want {
+				t.Errorf("starts at %d, %v, want %d", start, err, c.want)
+			}
+			time.Sleep(2 * reporting.StartsWithin)
+			synctest.Wait()
+			assert.Equal(t, said.Count(c.says), 1, "logged %s", said)
+			stored := r.store.Get(p)
+			if isNew := c.want != 10; stored.Offset != c.want || stored.Began.IsZero() == isNew {
+				t.Errorf("stored %+v", stored)
+			}
+			if c.age == 0 && c.want == 100 && time.Since(stored.Began) > 5*time.Second {
+				t.Errorf("it began at %v, at %v", stored.Began, time.Now())
+			}
+		})
+	}
+}
+
+// The end is read before the offsets of the topic: another member that begins in between finds nothing that this one skips. The
+// group begins before the end is read: what comes after that is skipped in no other partition, however long the offsets take.
+func TestTheEndIsReadBeforeTheOffsets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newMarkRig(t, func(o *Options) { o.StartAt = Latest })
+		r.fetch.last = 100
+		r.store.BlockFetch = make(chan struct{})
+		o := r.newOpening(t, tp("t", 0))
+		now := time.Now()
+		time.AfterFunc(time.Second, func() {
+			r.fetch.mu.Lock()
+			r.fetch.last = 105 // messages that come while the offsets are read
+			r.fetch.mu.Unlock()
+			close(r.store.BlockFetch)
+		})
+		s, err := o.begin(t.Context())
+		noerr.Must(t, err)
+		assert.Equal(t, s.offset, 100, "starts at")
+		if late := s.began.Sub(now); late < 0 || late > time.Millisecond {
+			t.Errorf("begins %v after the call", late)
+		}
+	})
+}
+
+// The group's beginning stays in commits across a change of the owner, until it is old.
+func TestBeginningOutlastsTheOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := tp("t", 0)
+		r := newMarkRig(t, func(o *Options) { o.StartAt = Latest })
+		for _, c := range []struct {
+			sleep time.Duration
+			old   bool
+		}{{0, false}, {beginningFor / 2, false}, {beginningFor, true}} {
+			time.Sleep(c.sleep)
+			o := r.newOpening(t, p)
+			if _, err := o.position(t.Context(), true); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.store.Get(p).Began; got.IsZero() != c.old {
+				t.Errorf("after %v: %v", c.sleep, got)
+			}
+			r.committer.Close(t.Context(), o.tracker)
+		}
+	})
+}
+
+// With Fence and Earliest the offsets of other partitions are not asked for: a transaction may hold one up.
+func TestBeginningWithFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := tp("t", 0)
+		r := newMarkRig(t, func(o *Options) {
+			o.StartAt, o.Fence = Earliest, func(context.Context, string, int32) error { return nil }
+		})
+		o := r.newOpening(t, p)
+		if _, err := o.position(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.store.Fetches(); len(got) != 1 {
+			t.Errorf("read %v", got)
+		}
+	})
+}
+
+// A group that starts at a time starts at the first message of that time or later, or at the end. What is behind an offset beyond
+// the end may all be new.
+func TestStartAtATime(t *testing.T) {
+	p, began := tp("t", 0), time.UnixMilli(9000)
+	for name, c := range map[string]struct {
+		at     int64 // the offset of the first message since then; 0 for none
+		stored *offsets.Stored
+		want   int64
+		says   string
+	}{
+		"a message":      {at: 40, want: 40, says: `msg="new group starts behind messages that it skips" policy=1970-01-01T00:00:09Z option=Options.StartTime skipped=30`},
+		"none":           {want: 100, says: "skipped=90"},
+		"the first":      {at: 10, want: 10, says: `level=INFO msg="new group starts" policy=1970-01-01T00:00:09Z`},
+		"beyond the end": {at: 40, stored: &offsets.Stored{Offset: 500}, want: 10, says: "cause=out_of_range policy=earliest"},
+	} {
+		bubble.Run(t, name, func(t *testing.T) {
+			r := newMarkRig(t, func(o *Options) { o.StartTime = began })
+			said := r.logged()
+			r.fetch.first, r.fetch.last = 10, 100
+			if c.at > 0 {
+				r.fetch.times = map[time.Time]int64{began: c.at}
+			}
+			if c.stored != nil {
+				r.store.Set(map[kiel.Partition]offsets.Stored{p: *c.stored})
+			}
+			h := newHolder(t, p)
+			_, done := r.opened(h)
+			time.Sleep(2 * reporting.StartsWithin)
+			synctest.Wait()
+			if got := r.store.Get(p).Offset; got != c.want || said.Count(c.says) != 1 {
+				t.Errorf("starts at %d, want %d:\n%s", got, c.want, said)
+			}
+			h.release(t, done)
+		})
 	}
 }

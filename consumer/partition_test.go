@@ -16,6 +16,8 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/fetch"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -27,22 +29,6 @@ func newRunRig(t *testing.T, handle func(context.Context, *Partition) error, cha
 	return r
 }
 
-// owned opens p as ownership does, and returns what own returns.
-func (r *rig) owned(h *fakeHolder) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- r.own(h.work, h) }()
-	return done
-}
-
-// release revokes the partition and waits for the end of own, which must find no fault.
-func (h *fakeHolder) release(t *testing.T, own <-chan error) {
-	t.Helper()
-	h.revoke()
-	if err := <-own; err != nil {
-		t.Errorf("own: %v", err)
-	}
-}
-
 func TestRunKeepsTheOrderOfOpeningAndClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, h := tp("t", 0), newHolder(t, tp("t", 0))
@@ -51,9 +37,7 @@ func TestRunKeepsTheOrderOfOpeningAndClosing(t *testing.T) {
 			for m := range part.Messages() {
 				part.Mark(m)
 			}
-			if cause := context.Cause(ctx); !errors.Is(cause, errRevokedInTest) {
-				t.Errorf("the handler's context ended with %v", cause)
-			}
+			assert.Error(t, context.Cause(ctx), errRevokedInTest, "the handler's context ended with")
 			if !part.Trusted() || part.Context().Err() != nil {
 				t.Error("the claim ended with the revocation")
 			}
@@ -61,25 +45,17 @@ func TestRunKeepsTheOrderOfOpeningAndClosing(t *testing.T) {
 			return ctx.Err()
 		}, nil)
 		r.store.Set(map[kiel.Partition]offsets.Stored{p: {Offset: 40}})
-		done := r.owned(h)
-		s := <-r.fetch.streams
-		s.send(40, 41, 42)
+		_, done := r.opened(h, 40, 41, 42)
 		synctest.Wait()
 		h.release(t, done)
 		want := []string{line("commit", p, 40), line("open", p, 40), line("return", p, 0), line("commit", p, 43)}
-		if got := r.log.all(); !slices.Equal(got, want) {
-			t.Errorf("got  %v\nwant %v", got, want)
-		}
+		assert.Slices(t, r.log.all(), want, "log")
 		events := []string{
 			line("committed", p, 40), line("opened", p, 40), line("message", p, 40), line("message", p, 41), line("message", p, 42),
 			line("committed", p, 43),
 		}
-		if got := r.kinds(p); !slices.Equal(got, events) {
-			t.Errorf("got  %v\nwant %v", got, events)
-		}
-		if errs := r.errors(); len(errs) != 0 {
-			t.Errorf("reported %v", errs)
-		}
+		assert.Slices(t, r.kinds(p), events, "events")
+		r.reportsNothing(t)
 	})
 }
 
@@ -89,43 +65,29 @@ func TestRunCommitsNothingOfALostPartition(t *testing.T) {
 		"and is told":             func(h *fakeHolder) { h.end(fmt.Errorf("gone: %w", ownership.ErrLost)) },
 		"and is not told for now": func(*fakeHolder) {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, h := tp("t", 0), newHolder(t, tp("t", 0))
-				var got []int64
-				r := newRunRig(t, func(ctx context.Context, part *Partition) error {
-					for m := range part.Messages() {
-						got = append(got, m.Offset)
-						if m.Offset == 1 {
-							h.distrust.Store(true)
-							lose(h)
-						}
-						part.Mark(m)
+		bubble.Run(t, name, func(t *testing.T) {
+			p, h := tp("t", 0), newHolder(t, tp("t", 0))
+			var got []int64
+			r := newRunRig(t, func(ctx context.Context, part *Partition) error {
+				for m := range part.Messages() {
+					got = append(got, m.Offset)
+					if m.Offset == 1 {
+						h.distrust.Store(true)
+						lose(h)
 					}
-					if cause := context.Cause(ctx); !errors.Is(cause, ownership.ErrLost) {
-						t.Errorf("the handler's context ended with %v", cause)
-					}
-					if err := part.Commit(t.Context()); !errors.Is(err, ownership.ErrLost) {
-						t.Errorf("Commit: %v", err)
-					}
-					return context.Cause(ctx)
-				}, func(o *Options) { o.CommitInterval = time.Hour })
-				done := r.owned(h)
-				s := <-r.fetch.streams
-				s.send(0, 1, 2, 3)
-				time.Sleep(time.Second)
-				h.end(offsets.ErrLost)
-				<-done
-				if !slices.Equal(got, []int64{0, 1}) {
-					t.Errorf("handed out %v", got)
+					part.Mark(m)
 				}
-				if at := r.store.Get(p).Offset; at != 0 {
-					t.Errorf("stored %d, want the start position alone", at)
-				}
-				if errs := r.errors(); len(errs) != 0 {
-					t.Errorf("reported %v", errs)
-				}
-			})
+				assert.Error(t, context.Cause(ctx), ownership.ErrLost, "the handler's context ended with")
+				assert.Error(t, part.Commit(t.Context()), ownership.ErrLost, "Commit")
+				return context.Cause(ctx)
+			}, func(o *Options) { o.CommitInterval = time.Hour })
+			_, done := r.opened(h, 0, 1, 2, 3)
+			time.Sleep(time.Second)
+			h.end(offsets.ErrLost)
+			<-done
+			assert.Slices(t, got, []int64{0, 1}, "handed out")
+			assert.Equal(t, r.store.Get(p).Offset, 0, "stored")
+			r.reportsNothing(t)
 		})
 	}
 }
@@ -145,19 +107,13 @@ func TestTrustIsAskedAtEachHandOut(t *testing.T) {
 			}
 		}, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, s, h := newPartition(t)
-				s.put(0, 1, 2, 3, 4)
-				s.fail(errEndedInTest)
-				c.read(p)
-				if n := h.asked.Load(); n != c.asked {
-					t.Errorf("asked %d times", n)
-				}
-				if cause := context.Cause(p.ctx); !errors.Is(cause, errEndedInTest) {
-					t.Errorf("ended with %v", cause)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			p, s, h := newPartition(t)
+			s.send(0, 1, 2, 3, 4)
+			s.ended <- errEndedInTest
+			c.read(p)
+			assert.Equal(t, h.asked.Load(), c.asked, "questions")
+			assert.Error(t, context.Cause(p.ctx), errEndedInTest, "ended with")
 		})
 	}
 }
@@ -227,11 +183,11 @@ func TestStoppedAtAnyMoment(t *testing.T) {
 func TestLoopsGoOnWhereTheyWere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s, _ := newPartition(t)
-		s.put(0, 1, 2, 3)
-		s.put()
-		s.put(4, 5)
-		s.put(9)
-		s.fail(errEndedInTest)
+		s.send(0, 1, 2, 3)
+		s.send()
+		s.send(4, 5)
+		s.send(9)
+		s.ended <- errEndedInTest
 		var got []int64
 		for m := range p.Messages() {
 			if got = append(got, m.Offset); len(got) == 2 {
@@ -252,15 +208,13 @@ func TestLoopsGoOnWhereTheyWere(t *testing.T) {
 		for m := range p.Messages() {
 			t.Errorf("got %d after the end", m.Offset)
 		}
-		if want := []int64{0, 1, -2, 2, 4, -1, 5, -1, 9}; !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
+		assert.Slices(t, got, []int64{0, 1, -2, 2, 4, -1, 5, -1, 9}, "got")
 	})
 }
 
 func TestHandOutAllocatesNothing(t *testing.T) {
 	p, s, _ := newPartition(t)
-	s.put(make([]int64, 3000)...)
+	s.send(make([]int64, 3000)...)
 	p.next() // the batch
 	if n := testing.AllocsPerRun(1000, func() {
 		if p.next() == nil {
@@ -274,9 +228,7 @@ func TestHandOutAllocatesNothing(t *testing.T) {
 		n = testing.AllocsPerRun(1000, func() { p.Mark(m) })
 		break
 	}
-	if n != 0 {
-		t.Errorf("%v allocations for a mark", n)
-	}
+	assert.Equal(t, n, 0, "allocations for a mark")
 }
 
 func TestLag(t *testing.T) {
@@ -290,7 +242,7 @@ func TestLag(t *testing.T) {
 			}
 		}
 		check(7, time.Hour)
-		s.put(3, 4)
+		s.send(3, 4)
 		p.next()
 		time.Sleep(time.Minute)
 		s.lag = 2 // what may be read ends at 7, before a transaction that is open
@@ -298,7 +250,7 @@ func TestLag(t *testing.T) {
 		s.lag = 7
 		p.next()
 		check(7, time.Hour) // as the stream says of what comes next
-		s.put(5, 6)
+		s.send(5, 6)
 		p.next()
 		p.cursor.Load().messages[1].Timestamp = time.Time{} // of a producer without timestamps
 		check(8, 0)
@@ -328,8 +280,7 @@ func TestHandedOutIsCounted(t *testing.T) {
 			return nil
 		}, nil)
 		h := newHolder(t, tp("t", 0))
-		done := r.owned(h)
-		(<-r.fetch.streams).send(0, 1, 2)
+		_, done := r.opened(h, 0, 1, 2)
 		synctest.Wait()
 		if n, b := testutil.ToFloat64(r.metrics.messages.WithLabelValues("t")), testutil.ToFloat64(r.metrics.bytes.WithLabelValues("t")); n != 3 || b != 3 {
 			t.Errorf("%v messages, %v bytes", n, b)
@@ -352,45 +303,40 @@ func TestHandlerOfRunThatReturns(t *testing.T) {
 		"error, reopen": {func() error { return boom }, true, boom},
 		"panic, reopen": {func() error { panic("boom") }, true, ownership.ErrCallback},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRunRig(t, func(_ context.Context, p *Partition) error {
-					for m := range p.Messages() {
-						p.Mark(m)
-						break
-					}
-					return c.result()
-				}, func(o *Options) { o.ReopenPartition = c.reopen })
-				h := newHolder(t, tp("t", 0))
-				done := r.owned(h)
-				(<-r.fetch.streams).send(0, 1)
-				synctest.Wait()
-				if at := r.store.Get(tp("t", 0)).Offset; at != 1 {
-					t.Errorf("stored %d, want what was marked", at)
+		bubble.Run(t, name, func(t *testing.T) {
+			r := newRunRig(t, func(_ context.Context, p *Partition) error {
+				for m := range p.Messages() {
+					p.Mark(m)
+					break
 				}
-				got := r.session.session.failure
-				if ended := r.session.session.closing.Err() != nil; ended == c.reopen {
-					t.Errorf("the session has ended: %v", ended)
+				return c.result()
+			}, func(o *Options) { o.ReopenPartition = c.reopen })
+			h := newHolder(t, tp("t", 0))
+			_, done := r.opened(h, 0, 1)
+			synctest.Wait()
+			assert.Equal(t, r.store.Get(tp("t", 0)).Offset, 1, "stored")
+			got := r.session.session.failure
+			if ended := r.session.session.closing.Err() != nil; ended == c.reopen {
+				t.Errorf("the session has ended: %v", ended)
+			}
+			errs := r.errors()
+			if !c.reopen {
+				h.revoke()
+				if err := <-done; err != nil || len(errs) > 0 {
+					t.Errorf("own: %v, reported %v", err, errs)
 				}
-				errs := r.errors()
-				if !c.reopen {
-					h.revoke()
-					if err := <-done; err != nil || len(errs) > 0 {
-						t.Errorf("own: %v, reported %v", err, errs)
-					}
-				} else {
-					if err := <-done; !errors.Is(err, errReported) || got != nil || len(errs) != 1 {
-						t.Fatalf("own: %v, failed %v, reported %v", err, got, errs)
-					}
-					got = errs[0]
+			} else {
+				if err := <-done; !errors.Is(err, errReported) || got != nil || len(errs) != 1 {
+					t.Fatalf("own: %v, failed %v, reported %v", err, got, errs)
 				}
-				if !errors.Is(got, ErrHandler) || !errors.Is(got, c.want) {
-					t.Errorf("reported %v", got)
-				}
-				if ce, ok := errors.AsType[*sarama.ConsumerError](got); !ok || ce.Topic != "t" {
-					t.Errorf("reported %T", got)
-				}
-			})
+				got = errs[0]
+			}
+			if !errors.Is(got, ErrHandler) || !errors.Is(got, c.want) {
+				t.Errorf("reported %v", got)
+			}
+			if ce, ok := errors.AsType[*sarama.ConsumerError](got); !ok || ce.Topic != "t" {
+				t.Errorf("reported %T", got)
+			}
 		})
 	}
 }
@@ -407,21 +353,18 @@ func TestHandlerOfRunThatFailsAtItsEnd(t *testing.T) {
 		"its own":         {func(context.Context) error { return boom }, boom},
 		"both":            {func(ctx context.Context) error { return errors.Join(boom, ctx.Err()) }, boom},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHolder(t, tp("t", 0))
-				r := newRunRig(t, func(ctx context.Context, _ *Partition) error {
-					<-ctx.Done()
-					return c.result(ctx)
-				}, nil)
-				done := r.owned(h)
-				<-r.fetch.streams
-				synctest.Wait()
-				h.release(t, done)
-				if errs := r.errors(); !errors.Is(errors.Join(errs...), c.want) {
-					t.Errorf("reported %v", errs)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			h := newHolder(t, tp("t", 0))
+			r := newRunRig(t, func(ctx context.Context, _ *Partition) error {
+				<-ctx.Done()
+				return c.result(ctx)
+			}, nil)
+			_, done := r.opened(h)
+			synctest.Wait()
+			h.release(t, done)
+			if errs := r.errors(); !errors.Is(errors.Join(errs...), c.want) {
+				t.Errorf("reported %v", errs)
+			}
 		})
 	}
 }
@@ -445,12 +388,9 @@ func TestObserverHearsBeforeTheHandler(t *testing.T) {
 			if heard = append(heard, e.Offset); e.Offset == 2 {
 				h.distrust.Store(true)
 			}
-			if len(got) != len(heard)-1 {
-				t.Errorf("heard %v when the handler had %v", heard, got)
-			}
+			assert.Equal(t, len(got), len(heard)-1, "heard %v; what the handler has had", heard)
 		}
-		done := r.owned(h)
-		(<-r.fetch.streams).send(0, 1, 2, 3)
+		_, done := r.opened(h, 0, 1, 2, 3)
 		time.Sleep(time.Second)
 		h.lose()
 		<-done
@@ -483,7 +423,7 @@ func TestFirstMessageWaitsForACommitInFlight(t *testing.T) {
 		}()
 		s.batches <- fetch.Batch{Next: 5, LeaderEpoch: -1}
 		time.Sleep(2 * r.group.settings.CommitInterval)
-		s.put(5)
+		s.send(5)
 		time.Sleep(time.Second)
 		if len(got) > 0 {
 			t.Error("handed out before the answer")

@@ -5,14 +5,15 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 )
 
 func TestPauseReachesOnlyWhatIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHolder(t, tp("t", 0))
 		r := newMarkRig(t, nil)
-		done := r.owned(h)
-		s := <-r.fetch.streams
+		s, done := r.opened(h)
 		synctest.Wait()
 		r.group.Pause(map[string][]int32{"t": {0, 1}})
 		if !s.paused.Load() || r.group.pauses.has(tp("t", 1)) {
@@ -46,27 +47,24 @@ func TestPausedPartitionIsOpenedAgain(t *testing.T) {
 		"ResumeAll": func(g *Group) { g.ResumeAll() },
 		"never":     nil,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHolder(t, tp("t", 0))
-				r := newMarkRig(t, nil)
-				r.group.pauses.set(tp("t", 0), true)
-				done := r.owned(h)
-				(<-r.fetch.streams).send(0, 1)
+		bubble.Run(t, name, func(t *testing.T) {
+			h := newHolder(t, tp("t", 0))
+			r := newMarkRig(t, nil)
+			r.group.pauses.set(tp("t", 0), true)
+			_, done := r.opened(h, 0, 1)
+			synctest.Wait()
+			tracker := r.committer.Find("t", 0)
+			if next, _, _ := tracker.Marked(); next != 0 {
+				t.Errorf("handled up to %d while paused", next)
+			}
+			if resume != nil {
+				resume(r.group)
 				synctest.Wait()
-				tracker := r.committer.Find("t", 0)
-				if next, _, _ := tracker.Marked(); next != 0 {
-					t.Errorf("handled up to %d while paused", next)
+				if next, _, _ := tracker.Marked(); next != 2 {
+					t.Errorf("handled up to %d", next)
 				}
-				if resume != nil {
-					resume(r.group)
-					synctest.Wait()
-					if next, _, _ := tracker.Marked(); next != 2 {
-						t.Errorf("handled up to %d", next)
-					}
-				}
-				h.release(t, done)
-			})
+			}
+			h.release(t, done)
 		})
 	}
 }
@@ -93,21 +91,18 @@ func TestResumeWhileAPartitionIsOpened(t *testing.T) {
 			s.onPause = func() { go r.group.ResumeAll() }
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHolder(t, p)
-				r := newMarkRig(t, nil)
-				r.group.pauses.set(p, true)
-				r.group.pauses.set(other, true)
-				r.fetch.onOpen = func(s *fakeStream) { meet(r, s) }
-				done := r.owned(h)
-				s := <-r.fetch.streams
-				synctest.Wait()
-				if s.paused.Load() || r.group.pauses.has(p) {
-					t.Errorf("paused: %v, remembered: %v", s.paused.Load(), r.group.pauses.has(p))
-				}
-				h.release(t, done)
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			h := newHolder(t, p)
+			r := newMarkRig(t, nil)
+			r.group.pauses.set(p, true)
+			r.group.pauses.set(other, true)
+			r.fetch.onOpen = func(s *fakeStream) { meet(r, s) }
+			s, done := r.opened(h)
+			synctest.Wait()
+			if s.paused.Load() || r.group.pauses.has(p) {
+				t.Errorf("paused: %v, remembered: %v", s.paused.Load(), r.group.pauses.has(p))
+			}
+			h.release(t, done)
 		})
 	}
 }

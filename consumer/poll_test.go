@@ -12,6 +12,8 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -35,26 +37,22 @@ func poll(t *testing.T, p *Partition, most int, want ...int64) {
 func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s, _ := newPartition(t)
-		s.put(3, 4, 5, 6, 9)
-		s.put(10)
+		s.send(3, 4, 5, 6, 9)
+		s.send(10)
 		poll(t, p, 2, 3, 4)
 		poll(t, p, 1, 5)
 		poll(t, p, 100, 6, 9)
 		poll(t, p, 0, 10)
-		time.AfterFunc(time.Hour, func() { s.put(11, 12, 13, 14) })
+		time.AfterFunc(time.Hour, func() { s.send(11, 12, 13, 14) })
 		poll(t, p, 1, 11)
 		for m := range p.Messages() {
-			if m.Offset != 12 {
-				t.Errorf("the loop goes on at %d", m.Offset)
-			}
+			assert.Equal(t, m.Offset, 12, "the loop goes on at")
 			break
 		}
 		poll(t, p, 9, 13, 14)
-		s.put(15, 16)
+		s.send(15, 16)
 		for b := range p.Batches() {
-			if len(b) != 2 {
-				t.Errorf("a batch of %v", offsetsOf(b))
-			}
+			assert.Equal(t, len(b), 2, "a batch of %v has", offsetsOf(b))
 			break
 		}
 	})
@@ -70,7 +68,7 @@ func TestPollWhoseContextEnds(t *testing.T) {
 		if ms, err := p.Poll(ctx, 9); ms != nil || !errors.Is(err, errMine) {
 			t.Errorf("%v, %v", ms, err)
 		}
-		s.put(3, 4)
+		s.send(3, 4)
 		if ms, err := p.Poll(ctx, 9); ms != nil || !errors.Is(err, errMine) {
 			t.Errorf("%v, %v", ms, err)
 		}
@@ -79,39 +77,33 @@ func TestPollWhoseContextEnds(t *testing.T) {
 			t.Errorf("with a message that waits: %v, %v", ms, err)
 		}
 		poll(t, p, 9, 4)
-		if err := p.ctx.Err(); err != nil {
-			t.Errorf("the partition has ended: %v", err)
-		}
+		assert.Error(t, p.ctx.Err(), nil, "the partition has ended")
 	})
 }
 
 // When the partition has ended, Poll returns why, and no message, though some wait: also if that comes while it waits.
 func TestPollAfterTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  func(p *Partition, s *fakeBatches, h *fakeHolder)
+		end  func(p *Partition, s *fakeStream, h *fakeHolder)
 		want error
 	}{
-		"revoked":     {func(p *Partition, _ *fakeBatches, _ *fakeHolder) { p.end(errRevokedInTest) }, errRevokedInTest},
-		"not trusted": {func(_ *Partition, _ *fakeBatches, h *fakeHolder) { h.distrust.Store(true) }, ownership.ErrLost},
-		"unreadable":  {func(_ *Partition, s *fakeBatches, _ *fakeHolder) { s.fail(sarama.ErrOffsetOutOfRange) }, sarama.ErrOffsetOutOfRange},
+		"revoked":     {func(p *Partition, _ *fakeStream, _ *fakeHolder) { p.end(errRevokedInTest) }, errRevokedInTest},
+		"not trusted": {func(_ *Partition, _ *fakeStream, h *fakeHolder) { h.distrust.Store(true) }, ownership.ErrLost},
+		"unreadable":  {func(_ *Partition, s *fakeStream, _ *fakeHolder) { s.ended <- sarama.ErrOffsetOutOfRange }, sarama.ErrOffsetOutOfRange},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, s, h := newPartition(t)
-				if name != "unreadable" {
-					s.put(3, 4)
-					poll(t, p, 1, 3)
+		bubble.Run(t, name, func(t *testing.T) {
+			p, s, h := newPartition(t)
+			if name != "unreadable" {
+				s.send(3, 4)
+				poll(t, p, 1, 3)
+			}
+			c.end(p, s, h)
+			for range 2 {
+				if ms, err := p.Poll(t.Context(), 9); ms != nil || !errors.Is(err, c.want) {
+					t.Errorf("%v, %v", offsetsOf(ms), err)
 				}
-				c.end(p, s, h)
-				for range 2 {
-					if ms, err := p.Poll(t.Context(), 9); ms != nil || !errors.Is(err, c.want) {
-						t.Errorf("%v, %v", offsetsOf(ms), err)
-					}
-				}
-				if err := p.Seek(t.Context(), 3); !errors.Is(err, c.want) {
-					t.Errorf("Seek: %v", err)
-				}
-			})
+			}
+			assert.Error(t, p.Seek(t.Context(), 3), c.want, "Seek")
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +122,7 @@ func TestPollOfAFullWindow(t *testing.T) {
 		r.store.Set(map[kiel.Partition]offsets.Stored{tp("t", 0): {Offset: 3}})
 		p, s, _ := newPartition(t)
 		p.tracker = r.committer.Open(p.id, p.claim, sarama.Uuid{}, 3, "")
-		s.put(3, 4, 5, 6)
+		s.send(3, 4, 5, 6)
 		ms, _ := p.Poll(t.Context(), 1)
 		p.Done(&ms[0])
 		poll(t, p, 9, 4, 5)

@@ -1,21 +1,25 @@
 package consumer
 
 import (
+	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/assert"
 	"github.com/kielgo/kiel/status"
 )
 
 // trackedPartition is newPartition with a tracker that starts at an offset.
-func trackedPartition(t *testing.T, start int64) (*Partition, *fakeBatches) {
+func trackedPartition(t *testing.T, start int64) (*Partition, *fakeStream) {
 	t.Helper()
 	p, s, _ := newPartition(t)
 	cm := offsets.NewCommitter(offsets.Options{Timeout: time.Second})
@@ -28,16 +32,14 @@ func TestStanding(t *testing.T) {
 		p, s := trackedPartition(t, 3)
 		check := func(when string, want status.Offsets) {
 			t.Helper()
-			if got := p.standing(time.Now()); got != want {
-				t.Errorf("%s: %+v, want %+v", when, got, want)
-			}
+			assert.Equal(t, p.standing(time.Now()), want, "%s", when)
 		}
 		s.hwm, s.lag = -1, 0
 		check("nothing was fetched", status.Offsets{Position: 3, Committed: 3, Marked: 3, End: -1})
 		if at := p.firstMessage(); !at.IsZero() {
 			t.Errorf("the first message came at %v", at)
 		}
-		s.put(3, 4, 7)
+		s.send(3, 4, 7)
 		s.hwm, s.lag = 20, 12
 		first := time.Now()
 		m := p.next()
@@ -65,7 +67,7 @@ func TestStandingOfWhatIsHeldBack(t *testing.T) {
 		p, s := trackedPartition(t, 0)
 		p.tracker = offsets.NewCommitter(offsets.Options{Timeout: time.Second, MaxUnmarked: 2}).OpenStored(p.id, p.claim, sarama.Uuid{}, 0, "")
 		p.log, p.metrics.heldBack = errlog.New(slog.New(slog.DiscardHandler)), prometheus.NewGauge(prometheus.GaugeOpts{Name: "h", Help: "H."})
-		s.put(0, 1, 2, 3)
+		s.send(0, 1, 2, 3)
 		p.next()
 		p.Done(p.next())
 		go func() {
@@ -74,9 +76,7 @@ func TestStandingOfWhatIsHeldBack(t *testing.T) {
 		}()
 		synctest.Wait()
 		for _, held := range []bool{false, true} {
-			if got := p.standing(time.Now()).HeldBack; got != held {
-				t.Errorf("held back is %v, want %v", got, held)
-			}
+			assert.Equal(t, p.standing(time.Now()).HeldBack, held, "held back")
 			time.Sleep(heldBackLimit)
 		}
 		p.end(nil)
@@ -84,42 +84,42 @@ func TestStandingOfWhatIsHeldBack(t *testing.T) {
 	})
 }
 
+// stalls checks for how long the handler of a partition is stalled.
+func stalls(t *testing.T, p *Partition, when string, want time.Duration) {
+	t.Helper()
+	synctest.Wait()
+	assert.Equal(t, p.stalled(time.Now()), want, "%s: stalled for", when)
+}
+
 // A handler is stalled when it takes nothing though it has something, or something waits.
 func TestStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s, _ := newPartition(t)
-		looks := func(when string, want time.Duration) {
-			t.Helper()
-			synctest.Wait()
-			if got := p.stalled(time.Now()); got != want {
-				t.Errorf("%s: stalled for %v, want %v", when, got, want)
-			}
-		}
-		looks("there is nothing", 0)
+		stalls(t, p, "there is nothing", 0)
 		s.lag = 2
-		looks("there is something, seen for the first time", 0)
+		stalls(t, p, "there is something, seen for the first time", 0)
 		time.Sleep(time.Minute)
-		looks("the handler has not asked", time.Minute)
+		stalls(t, p, "the handler has not asked", time.Minute)
 		next := make(chan struct{})
 		go func() {
 			for range p.Messages() {
 				<-next
 			}
 		}()
-		looks("it waits for a batch", 0)
+		stalls(t, p, "it waits for a batch", 0)
 		s.lag = 0
-		s.put(0, 1)
-		looks("it has a message", 0)
+		s.send(0, 1)
+		stalls(t, p, "it has a message", 0)
 		time.Sleep(2 * time.Minute)
-		looks("it is slow", 2*time.Minute)
+		stalls(t, p, "it is slow", 2*time.Minute)
 		next <- struct{}{}
-		looks("it has taken another", 0)
+		stalls(t, p, "it has taken another", 0)
 		time.Sleep(time.Minute)
-		looks("the last one takes long, too", time.Minute)
+		stalls(t, p, "the last one takes long, too", time.Minute)
 		next <- struct{}{}
-		looks("it waits for the next batch", 0)
+		stalls(t, p, "it waits for the next batch", 0)
 		time.Sleep(time.Hour)
-		looks("it still does", 0)
+		stalls(t, p, "it still does", 0)
 		p.end(nil)
 		synctest.Wait()
 	})
@@ -129,27 +129,20 @@ func TestStalled(t *testing.T) {
 func TestStalledChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, _, _ := claimOn(t, 3)
-		looks := func(when string, want time.Duration) {
-			t.Helper()
-			synctest.Wait()
-			if got := c.p.stalled(time.Now()); got != want {
-				t.Errorf("%s: stalled for %v, want %v", when, got, want)
-			}
-		}
-		looks("there is nothing", 0)
-		s.put(0, 1)
-		looks("two messages are in the channel", 0)
+		stalls(t, c.p, "there is nothing", 0)
+		s.send(0, 1)
+		stalls(t, c.p, "two messages are in the channel", 0)
 		time.Sleep(time.Minute)
-		looks("they still are", time.Minute)
+		stalls(t, c.p, "they still are", time.Minute)
 		take(t, c, 0)
-		looks("one was taken", 0)
+		stalls(t, c.p, "one was taken", 0)
 		take(t, c, 1)
 		time.Sleep(time.Hour)
-		looks("the channel is empty", 0)
-		s.put(2, 3, 4, 5, 6)
-		looks("it is full", 0)
+		stalls(t, c.p, "the channel is empty", 0)
+		s.send(2, 3, 4, 5, 6)
+		stalls(t, c.p, "it is full", 0)
 		time.Sleep(time.Minute)
-		looks("it still is", time.Minute)
+		stalls(t, c.p, "it still is", time.Minute)
 	})
 }
 
@@ -167,19 +160,19 @@ func TestStalledOnAQuietTopic(t *testing.T) {
 					t.Errorf("channel of %d, %s: %+v, want position %d, lag %d for %v, stalled for %v", size, when, got, position, lag, behind, stalled)
 				}
 			}
-			s.put(0)
+			s.send(0)
 			p.Mark(<-c.Messages())
 			look("it has marked all", 1, 0, 0, 0)
 			time.Sleep(time.Hour)
 			look("it waits", 1, 0, 0, 0)
-			s.put(1)
+			s.send(1)
 			<-c.Messages() // and hangs
 			look("it has the last message", 2, 0, 0, 0)
 			time.Sleep(time.Minute)
 			look("it has had it for a minute", 2, 0, 0, time.Minute)
 			for i := range 12 {
 				if i < 3 || size > 12 { // more would not be fetched into a small channel
-					s.put(int64(3 + 2*i)) // with gaps
+					s.send(int64(3 + 2*i)) // with gaps
 				}
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
@@ -205,7 +198,7 @@ func TestWhatStandsInTheChannel(t *testing.T) {
 		c := feeding(t, p, 100)
 		began := time.Now()
 		for i := range int64(10) {
-			s.put(10*i, 10*i+1, 10*i+2)
+			s.send(10*i, 10*i+1, 10*i+2)
 			time.Sleep(time.Second)
 		}
 		for taken := range int64(30) {
@@ -216,14 +209,10 @@ func TestWhatStandsInTheChannel(t *testing.T) {
 			}
 			<-c.Messages()
 		}
-		if n := len(c.batches); n != 10 {
-			t.Errorf("%d batches are known, want 10", n)
-		}
-		s.put(200)
+		assert.Equal(t, len(c.batches), 10, "batches that are known")
+		s.send(200)
 		synctest.Wait()
-		if n := len(c.batches); n != 1 {
-			t.Errorf("%d batches are known when nothing of the others stands in the channel", n)
-		}
+		assert.Equal(t, len(c.batches), 1, "batches that are known when nothing of the others stands in the channel")
 	})
 }
 
@@ -242,7 +231,7 @@ func TestStalledByWhatIsNotMarked(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p, s := trackedPartition(t, 0)
 			p.tracker = offsets.NewCommitter(offsets.Options{Timeout: time.Second, MaxUnmarked: 9}).OpenStored(p.id, p.claim, sarama.Uuid{}, 0, "")
-			s.put(0, 1)
+			s.send(0, 1)
 			takes := func(m *sarama.ConsumerMessage) {
 				if m.Offset == 0 {
 					c.mark(p, m)
@@ -262,11 +251,148 @@ func TestStalledByWhatIsNotMarked(t *testing.T) {
 			synctest.Wait()
 			p.stalled(time.Now())
 			time.Sleep(time.Minute)
-			if got := p.stalled(time.Now()); got != c.want {
-				t.Errorf("%s: stalled for %v, want %v", name, got, c.want)
-			}
+			assert.Equal(t, p.stalled(time.Now()), c.want, "%s: stalled for", name)
 			p.end(nil)
 			synctest.Wait()
 		})
 	}
+}
+
+// A handler that marks late: the first message that waits is in an older batch than the one at hand, so its age is not known.
+func TestAgeOfTheFirstThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := trackedPartition(t, 0)
+		s.send(0, 1)
+		p.next()
+		if at := p.timestampAt(0); at.IsZero() || !p.timestampAt(5).IsZero() {
+			t.Errorf("the first message is of %v", at)
+		}
+		p.next()
+		time.Sleep(time.Hour)
+		s.send(2, 3)
+		p.next()
+		if at := p.timestampAt(0); !at.IsZero() {
+			t.Errorf("the first message that waits is said to be of %v, an hour too late", at)
+		}
+	})
+}
+
+// A scrape finds the message that was taken from the batch and is not in the channel yet; then the partition ends.
+func TestCountedAndNeverReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, s := trackedPartition(t, 0)
+		c := newClaimChannel(p, 4)
+		s.send(0, 1)
+		if p.next() == nil { // as feed does, right before send
+			t.Fatal("none")
+		}
+		c.count()
+		c.empty() // send has found the context ended
+		assert.Equal(t, testutil.ToFloat64(p.metrics.messages), 0, "messages that are counted, though none was received")
+	})
+}
+
+// A partition may be claimed again before the end of the claim before is noticed, which must not drop what is known of the new
+// one.
+func TestEndOfTheClaimBefore(t *testing.T) {
+	var l shutPartitions
+	before, after := &opening{tp: tp("t", 0), claim: &fakeHolder{}}, &opening{tp: tp("t", 0), claim: &fakeHolder{}}
+	l.claimed(before)
+	l.claimed(after)
+	l.found(after, 7)
+	l.found(before, 3) // as an opening that is late
+	l.gaveUp(before.tp, before.claim)
+	if s := l.all[after.tp]; s == nil || s.claim != after.claim || s.committed() != 7 {
+		t.Errorf("%+v is left", s)
+	}
+	l.gaveUp(after.tp, after.claim)
+	if len(l.all) > 0 {
+		t.Error("it is kept without a claim")
+	}
+}
+
+// Messages that are done alone are committed as far as there is no hole, and a full window holds the next messages back.
+func TestDoneFillsAWindow(t *testing.T) {
+	for name, batches := range map[string]bool{"messages": false, "batches": true} {
+		t.Run(name, func(t *testing.T) { testWindow(t, batches) })
+	}
+}
+
+func testWindow(t *testing.T, batches bool) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, tp("t", 0))
+		got := make(chan *sarama.ConsumerMessage, 64)
+		parts, start := make(chan *Partition, 1), make(chan struct{})
+		r := newRunRig(t, func(_ context.Context, p *Partition) error {
+			parts <- p
+			<-start
+			if batches {
+				for b := range p.Batches() {
+					_ = append(b, sarama.ConsumerMessage{Offset: -1}) // changes no message behind
+					for i := range b {
+						got <- &b[i]
+					}
+				}
+				return nil
+			}
+			for m := range p.Messages() {
+				got <- m
+			}
+			return nil
+		}, func(o *Options) { o.MaxUnmarked, o.CommitInterval = 4, time.Second })
+		log := r.logged()
+		r.observer, r.fetch.ready = nil, 10
+		done := r.owned(h)
+		p := <-parts
+		p.Done(&sarama.ConsumerMessage{Topic: "t", Offset: -1}) // from now on the window counts
+		close(start)
+		var ms []*sarama.ConsumerMessage
+		expect := func(n int) {
+			t.Helper()
+			synctest.Wait()
+			for len(got) > 0 {
+				ms = append(ms, <-got)
+			}
+			if len(ms) != n {
+				t.Fatalf("%d messages were handed out, want %d", len(ms), n)
+			}
+			for i, m := range ms {
+				if m.Offset != int64(i) {
+					t.Fatalf("message %d has offset %d", i, m.Offset)
+				}
+			}
+		}
+		expect(4)
+		p.Done(ms[2])
+		p.Done(ms[1])
+		expect(4)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, r.store.Get(tp("t", 0)).Offset, 0, "stored, though 0 is not done")
+		p.Done(ms[0])
+		expect(7)
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, r.store.Get(tp("t", 0)).Offset, 3, "stored")
+		heldBack := r.metrics.heldBack.WithLabelValues("t")
+		time.Sleep(heldBackLimit - 5*time.Second)
+		synctest.Wait()
+		if testutil.ToFloat64(heldBack) != 0 || strings.Contains(log.String(), "held back") {
+			t.Errorf("reported too early: %s", log.String())
+		}
+		time.Sleep(2 * heldBackLimit)
+		synctest.Wait()
+		if testutil.ToFloat64(heldBack) != 1 || strings.Count(log.String(), "held back") != 1 || !strings.Contains(log.String(), "the one at 3 is") {
+			t.Errorf("reported %v: %s", testutil.ToFloat64(heldBack), log.String())
+		}
+		p.Mark(ms[6])
+		expect(10)
+		if testutil.ToFloat64(heldBack) != 0 {
+			t.Error("it is still reported")
+		}
+		if !strings.Contains(log.String(), "msg=recovered kind=held-back") {
+			t.Errorf("logged no end: %s", log.String())
+		}
+		h.release(t, done)
+		assert.Equal(t, r.store.Get(tp("t", 0)).Offset, 7, "stored at the end")
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/kielgo/kiel"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 )
 
 var (
@@ -149,24 +150,22 @@ func TestRefusals(t *testing.T) {
 			every(time.Second, 10*time.Minute, func() { r.failed(p0, sarama.ErrSASLAuthenticationFailed); r.committed(p1, errors.New("no")) })
 		}, nil, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &run{}
-				r.refusals = newRefusals("g", []string{"t", "other"}, time.Second, func(err error) { r.left = err })
-				for _, p := range []kiel.Partition{p0, p1} {
-					r.claimed(p)
-					r.committed(p, nil)
-					r.opened(p)
-				}
-				time.Sleep(time.Hour)
-				c.do(r)
-				if !errors.Is(r.left, c.leaves) || (c.leaves == nil) != (r.left == nil) || !errors.Is(r.reason(), r.left) {
-					t.Fatalf("left because of %v, want %v", r.left, c.leaves)
-				}
-				if r.left != nil && !strings.Contains(r.left.Error(), c.says) {
-					t.Errorf("%q does not say %q", r.left, c.says)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			r := &run{}
+			r.refusals = newRefusals("g", []string{"t", "other"}, time.Second, func(err error) { r.left = err })
+			for _, p := range []kiel.Partition{p0, p1} {
+				r.claimed(p)
+				r.committed(p, nil)
+				r.opened(p)
+			}
+			time.Sleep(time.Hour)
+			c.do(r)
+			if !errors.Is(r.left, c.leaves) || (c.leaves == nil) != (r.left == nil) || !errors.Is(r.reason(), r.left) {
+				t.Fatalf("left because of %v, want %v", r.left, c.leaves)
+			}
+			if r.left != nil && !strings.Contains(r.left.Error(), c.says) {
+				t.Errorf("%q does not say %q", r.left, c.says)
+			}
 		})
 	}
 }
@@ -187,18 +186,16 @@ func TestRefusalsAtStart(t *testing.T) {
 		"a topic that a pattern has found":   {func(r *refusals) { r.failed(tp("found", 0), errTopic) }, nil},
 		"a topic, late":                      {func(r *refusals) { time.Sleep(time.Minute); r.failed(tp("t", 0), errTopic) }, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var left error
-				r := newRefusals("g", []string{"t", "other"}, time.Second, func(err error) { left = err })
-				for _, p := range []kiel.Partition{tp("t", 0), tp("t", 1), tp("other", 0)} {
-					r.claimed(p)
-				}
-				c.do(r)
-				if !errors.Is(left, c.leaves) || (c.leaves == nil) != (left == nil) {
-					t.Errorf("left because of %v, want %v", left, c.leaves)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			var left error
+			r := newRefusals("g", []string{"t", "other"}, time.Second, func(err error) { left = err })
+			for _, p := range []kiel.Partition{tp("t", 0), tp("t", 1), tp("other", 0)} {
+				r.claimed(p)
+			}
+			c.do(r)
+			if !errors.Is(left, c.leaves) || (c.leaves == nil) != (left == nil) {
+				t.Errorf("left because of %v, want %v", left, c.leaves)
+			}
 		})
 	}
 }
@@ -211,4 +208,19 @@ func TestRefusalsOfReleasedPartitions(t *testing.T) {
 	if len(r.owned) > 0 {
 		t.Errorf("owned: %v", r.owned)
 	}
+}
+
+// A topic of which this member owns nothing any more is refused by nobody: it must not keep the trouble "member" for ever.
+func TestRefusalOfATopicThatWasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := tp("t", 0)
+		r := newRefusals("g", nil, 0, func(error) {})
+		released := r.claimed(p)
+		r.failed(p, errTopic)
+		released()
+		time.Sleep(24 * time.Hour)
+		if r.some() {
+			t.Error("a day after the partition was given up Kafka still refuses it")
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/consumer/internal/offsets"
 	"github.com/kielgo/kiel/consumer/internal/sessions"
+	"github.com/kielgo/kiel/internal/testonly/assert"
 )
 
 // wrapper is a session in another, as tracing libraries make them.
@@ -94,9 +95,7 @@ func TestTokenAndTrustBySession(t *testing.T) {
 		}
 		check := func(when string, s Session, want seen) {
 			t.Helper()
-			if got := look(s, p); got != want {
-				t.Errorf("%s: %+v, want %+v", when, got, want)
-			}
+			assert.Equal(t, look(s, p), want, "%s", when)
 			if got := look(s, other); got != (seen{}) {
 				t.Errorf("%s: of a partition that is not open: %+v", when, got)
 			}

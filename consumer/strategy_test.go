@@ -15,6 +15,8 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 type (
@@ -96,9 +98,7 @@ func TestWhatPlanIsGiven(t *testing.T) {
 		}
 		return plan
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	in := groupOf("abc", append(itemsOf("t", 12), "u:0", "left:0")...)
 	in.Members[0].Topics, in.Members[0].Zone, in.Members[0].Weight = []string{"u", "t", "none", "t"}, "z1", 7
 	in.Members[1].Topics = []string{"t"}
@@ -107,9 +107,7 @@ func TestWhatPlanIsGiven(t *testing.T) {
 	if _, err := allocfn.Call(f, in); err != nil {
 		t.Fatal(err)
 	}
-	if after := fmt.Sprint(in); after != before {
-		t.Errorf("the input became %s, was %s", after, before)
-	}
+	assert.Equal(t, fmt.Sprint(in), before, "the input")
 	if len(members) != 3 || len(members[1]) != 2 {
 		t.Fatalf("%d calls", len(members))
 	}
@@ -132,14 +130,10 @@ func TestWhatPlanIsGiven(t *testing.T) {
 	}
 	// The partitions of a set are in the order of their texts, those of a topic in sarama in that of their numbers.
 	f, err = FromStrategy("custom", sarama.NewBalanceStrategyRange())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	in = groupOf("ab", itemsOf("t", 12)...)
 	a, err := allocfn.Call(f, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	for i, p := range in.Partitions {
 		if want := p.ID / 6; a[i] != want {
 			t.Errorf("%s is given to %d, want %d", p, a[i], want)
@@ -248,9 +242,7 @@ func TestPlanThatDiffersLater(t *testing.T) {
 		}
 		return dealt(names, of)
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	if _, err := allocfn.Call(f, groupOf("ab", "t:0", "t:1")); err != nil {
 		t.Error(err)
 	}
@@ -264,9 +256,7 @@ func TestPlanThatDiffersLater(t *testing.T) {
 		}
 		return dealt([]string{remembers[0]}, of)
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	for _, f := range []allocfn.Func{f, g} {
 		_, err = allocfn.Call(f, groupOf("abc", "orders:0", "orders:1"))
 		if want := "allocfn: allocation function custom: the strategy's plan is not the same for the same group: orders:0 to "; !errors.Is(err, ErrPlanDiffers) || !strings.HasPrefix(err.Error(), want) {
@@ -277,47 +267,36 @@ func TestPlanThatDiffersLater(t *testing.T) {
 
 // A plan that is wrong, and a Plan that fails, are errors of the computation.
 func TestPlansThatAreWrong(t *testing.T) {
-	members, set := "ab", []string{"t:0", "t:1"}
+	type plan = sarama.BalanceStrategyPlan
 	for name, test := range map[string]struct {
-		plan func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error)
+		plan plan
+		err  error
 		want error
 		says string
 	}{
-		"nothing": {func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error) { return nil, nil }, allocfn.ErrUnassigned, `partition unassigned: "t:0"`},
-		"left out": {func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error) {
-			return sarama.BalanceStrategyPlan{"a": {"t": {0}}}, nil
-		}, allocfn.ErrUnassigned, `"t:1"`},
-		"twice": {func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error) {
-			return sarama.BalanceStrategyPlan{"a": {"t": {0, 1}}, "b": {"t": {1}}}, nil
-		}, allocfn.ErrAssignedTwice, `partition assigned twice: "t:1", to "a" and to "b"`},
-		"twice to one": {func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error) {
-			return sarama.BalanceStrategyPlan{"a": {"t": {0, 1, 1}}}, nil
-		}, allocfn.ErrAssignedTwice, `"t:1"`},
-		"a stranger": {func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error) {
-			return sarama.BalanceStrategyPlan{"a": {"t": {0, 1}}, "x": {}}, nil
-		}, allocfn.ErrUnknownTarget, `"x"`},
-		"an unknown partition": {func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error) {
-			return sarama.BalanceStrategyPlan{"a": {"t": {0, 1, 2}}}, nil
-		}, allocfn.ErrUnknownTarget, `"t:2"`},
-		"an unknown topic": {func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error) {
-			return sarama.BalanceStrategyPlan{"a": {"t": {0, 1}, "u": {-1}}}, nil
-		}, allocfn.ErrUnknownTarget, `"u:-1"`},
-		"an error": {func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error) { return nil, sarama.ErrOutOfBrokers }, sarama.ErrOutOfBrokers, "custom: kafka"},
-		"a panic":  {func(planMembers, planTopics) (sarama.BalanceStrategyPlan, error) { panic("no plan") }, allocfn.ErrPanic, "no plan"},
-		"a panic for fewer members": {func(m planMembers, of planTopics) (sarama.BalanceStrategyPlan, error) {
-			if len(m) < 2 {
-				panic("too few")
-			}
-			return dealt(slices.Sorted(maps.Keys(m)), of), nil
-		}, nil, ""},
+		"nothing":              {nil, nil, allocfn.ErrUnassigned, `partition unassigned: "t:0"`},
+		"left out":             {plan{"a": {"t": {0}}}, nil, allocfn.ErrUnassigned, `"t:1"`},
+		"twice":                {plan{"a": {"t": {0, 1}}, "b": {"t": {1}}}, nil, allocfn.ErrAssignedTwice, `partition assigned twice: "t:1", to "a" and to "b"`},
+		"twice to one":         {plan{"a": {"t": {0, 1, 1}}}, nil, allocfn.ErrAssignedTwice, `"t:1"`},
+		"a stranger":           {plan{"a": {"t": {0, 1}}, "x": {}}, nil, allocfn.ErrUnknownTarget, `"x"`},
+		"an unknown partition": {plan{"a": {"t": {0, 1, 2}}}, nil, allocfn.ErrUnknownTarget, `"t:2"`},
+		"an unknown topic":     {plan{"a": {"t": {0, 1}, "u": {-1}}}, nil, allocfn.ErrUnknownTarget, `"u:-1"`},
+		"an error":             {nil, sarama.ErrOutOfBrokers, sarama.ErrOutOfBrokers, "custom: kafka"},
+		"a panic":              {nil, nil, allocfn.ErrPanic, "no plan"},
+		"a panic for fewer":    {plan{"a": {"t": {0, 1}}, "b": {}}, nil, nil, ""},
 	} {
-		f, err := FromStrategy("custom", &custom{"custom", test.plan})
+		f, err := FromStrategy("custom", &custom{"custom", func(m planMembers, _ planTopics) (plan, error) {
+			if name == "a panic" || name == "a panic for fewer" && len(m) < 2 {
+				panic("no plan")
+			}
+			return test.plan, test.err
+		}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		for range 2 { // a panic leaves nothing locked
-			_, err = allocfn.Call(f, groupOf(members, set...))
+			_, err = allocfn.Call(f, groupOf("ab", "t:0", "t:1"))
 			switch {
 			case test.want == nil && err == nil:
 			case !errors.Is(err, test.want), !strings.Contains(err.Error(), test.says), strings.Count(err.Error(), "allocfn") != 1:
@@ -350,9 +329,7 @@ func TestPlansDoNotOverlap(t *testing.T) {
 		defer running.Add(-1)
 		return plan(m, of)
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -370,9 +347,7 @@ func TestPlansDoNotOverlap(t *testing.T) {
 func TestCustomStrategies(t *testing.T) {
 	mine := good()
 	f, err := FromStrategy("custom", mine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noerr.Must(t, err)
 	own := func() []sarama.BalanceStrategy {
 		return []sarama.BalanceStrategy{sarama.NewBalanceStrategySticky(), sarama.NewBalanceStrategyRange(), sarama.NewBalanceStrategyRoundRobin(), sarama.NewBalanceStrategyCooperativeSticky()}
 	}
