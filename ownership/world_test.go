@@ -338,7 +338,9 @@ func (m *member) sessionID() int64 {
 // kill ends a session as an operator would; what its member does until it hears of that is the operator's fault.
 func (w *world) kill(ses int64) {
 	w.journal.mu.Lock()
-	w.journal.exempt[ses] = time.Now()
+	if _, again := w.journal.exempt[ses]; !again { // a member that is cut off knows its session after its end, too
+		w.journal.exempt[ses] = time.Now()
+	}
 	w.journal.mu.Unlock()
 	w.srv.KillSession(ses)
 }
