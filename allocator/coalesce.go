@@ -10,6 +10,7 @@ type coalescer struct {
 	first, last time.Time // when the first and the last of the waiting changes came; zero if none waits
 	calm        time.Time // when the quiet time is over: a change from then on is acted on at once
 	urgent      bool      // whether one of the waiting changes must not wait
+	lacking     bool      // whether more is about to come: it is waited for, max at most
 }
 
 // change adds a change, and reports whether another one waits already.
@@ -31,7 +32,7 @@ func (c *coalescer) due() (time.Time, bool) {
 		return c.first, true
 	}
 	quiet, most := c.last.Add(c.quiet), c.first.Add(c.max)
-	if most.Before(quiet) {
+	if c.lacking || most.Before(quiet) {
 		return most, true
 	}
 	return quiet, true

@@ -17,6 +17,7 @@ func TestCoalescer(t *testing.T) {
 	for name, test := range map[string]struct {
 		changes []int
 		urgent  int // the index of a change that must not wait, from 1
+		lacking int // the index of a change after which more is about to come, until the next one
 		want    []int
 	}{
 		"one change":                  {changes: []int{0}, want: []int{0}},
@@ -27,6 +28,8 @@ func TestCoalescer(t *testing.T) {
 		"acting late is not calm":     {changes: []int{0, 50, 260}, want: []int{0, 250, 460}},
 		"a stream is bounded":         {changes: every(100, 2500), want: []int{0, 1100, 2200, 2700}},
 		"an urgent one does not wait": {changes: []int{0, 50, 90}, urgent: 3, want: []int{0, 90}},
+		"what lacks is waited for":    {changes: []int{0, 50, 600}, lacking: 2, want: []int{0, 800}},
+		"but not for ever":            {changes: []int{0, 50, 1900}, lacking: 2, want: []int{0, 1050, 1900}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -39,6 +42,7 @@ func TestCoalescer(t *testing.T) {
 					c.change(now)
 					next++
 					c.urgent = c.urgent || next == test.urgent
+					c.lacking = next == test.lacking
 				}
 				if due, ok := c.due(); ok && !due.After(now) {
 					c.acted(now)

@@ -304,10 +304,12 @@ func (l *loop) onSet(v *sharedset.View) {
 		l.renew()
 	case old.Exists && !old.SameZnode(v):
 		// The znode was deleted, and perhaps created again. Some member adds its seed in a moment; one rebalance is better than
-		// two, of which the first takes partitions away.
+		// two, of which the first takes partitions away. How long the seed takes depends on the links and the servers.
 		l.coalescer.disturb(time.Now())
+		l.coalescer.lacking = !l.seeder.done(v)
 		l.change(false)
 	case !slices.Equal(old.Items, v.Items):
+		l.coalescer.lacking = l.coalescer.lacking && !l.seeder.done(v)
 		l.change(!l.wasReady && l.seeder.done(l.set))
 	case text(old.Err) != text(v.Err):
 		l.republish(true)

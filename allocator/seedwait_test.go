@@ -58,3 +58,29 @@ func TestSeedThatCameMeanwhileIsNotWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+// When the set is deleted, members on slow links take longer than QuietPeriod to add their seed again. They wait for it,
+// and nothing moves.
+func TestDeletedSetIsSeededAgainSlowly(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.pair(ids(3), ids(3))
+		sleep(time.Minute)
+		a.rebalanced()
+		b.rebalanced()
+		w.net.Delay(20 * time.Millisecond)
+		noerr.Must(t, w.srv.Delete(partitions))
+		seeded := time.Now()
+		for w.set() != `["t:0", "t:1", "t:2"]` {
+			sleep(time.Millisecond)
+		}
+		if took := time.Since(seeded); took < 300*time.Millisecond {
+			t.Errorf("the seed is there again after %v, before anybody misses it", took)
+		}
+		sleep(settle)
+		for _, r := range append(a.rebalanced(), b.rebalanced()...) {
+			if len(r.Added)+len(r.Removed) > 0 {
+				t.Errorf("moved in between: +%v -%v", r.Added, r.Removed)
+			}
+		}
+	})
+}
