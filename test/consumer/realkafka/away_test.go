@@ -185,7 +185,6 @@ func shared(partitions int32, a, b *member) bool {
 // Kafka is away for long: nobody loses a partition, no message is lost or comes twice, and nobody storms. Then it dies under a
 // commit, which ends with its connection: what the broker never took is not left in the kernel to arrive later.
 func TestKafkaIsAway(t *testing.T) {
-	t.Parallel()
 	const n = 4
 	r := newRig(t, servers.KafkaOptions{}, n)
 	c := r.count()
@@ -257,7 +256,6 @@ func TestZooKeeperIsAway(t *testing.T) {
 
 // One broker of three after the other is killed and comes back, while messages are written and read; without -full, one.
 func TestBrokersAreKilledInTurn(t *testing.T) {
-	t.Parallel()
 	const n = 6
 	r := newRig(t, servers.KafkaOptions{Brokers: 3, Config: map[string]string{
 		"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500",

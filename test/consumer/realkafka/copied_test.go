@@ -55,7 +55,6 @@ func earlier(metadata string) string {
 // TestCopiedOffsets has a group move to a second Kafka, which has the same messages and the group's offsets. Then Kafka's tool
 // stores the offsets of an earlier version's members again, as docs/moving-to-another-cluster.md says.
 func TestCopiedOffsets(t *testing.T) {
-	t.Parallel()
 	const n = 4
 	r, other := sharedRig(t, servers.Kafka4, n), newRig(t, servers.KafkaOptions{}, n)
 	other.kafka.CreateTopic(r.topic, n)

@@ -28,7 +28,6 @@ func (d *nameDialer) Dial(network, address string) (net.Conn, error) {
 
 // Members that were made from a client, and others, read again when all brokers have moved to other addresses.
 func TestAllBrokersMove(t *testing.T) {
-	t.Parallel()
 	const n = 4
 	r := newRig(t, servers.KafkaOptions{}, n)
 	r.produce(100, ids(n)...)

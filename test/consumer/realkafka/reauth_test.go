@@ -63,7 +63,6 @@ func (s *seen) count() int {
 // its partition is open, also while the processors are busy. A message that is in the log twice is the producer's, so the
 // producer is idempotent.
 func TestReauthentication(t *testing.T) {
-	t.Parallel()
 	const session = 4 * time.Second
 	lasts := 3 * session
 	if *full {

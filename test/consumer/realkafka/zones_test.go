@@ -42,7 +42,6 @@ func (r *rig) homes() map[string]map[int32]bool {
 
 // Members in the racks of the brokers have what is led there, and read it though they ask for replicas in their rack.
 func TestZones(t *testing.T) {
-	t.Parallel()
 	const n = 9
 	r := rigOn(t, inRacks(t), n)
 	r.produce(100, ids(n)...)
