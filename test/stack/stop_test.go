@@ -16,6 +16,7 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/ownership"
+	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/zktest"
 )
 
@@ -270,4 +271,197 @@ func TestStopInEveryPhase(t *testing.T) {
 	t.Attr("slowest_stop", slowest.String())
 	hit.report(t, "dialling", "handshake", "session connecting", "session connected", "session suspended", "session lost", "joining", "not joined",
 		"claiming", "handing over", "rebalancing", "settled", "inside a callback")
+}
+
+// The same for an allocator alone.
+func TestStopAllocatorInEveryPhase(t *testing.T) {
+	hit := phases{}
+	var slowest time.Duration
+	eachSchedule(t, func(t *testing.T, r *rand.Rand, fault string) {
+		w := newWorld(t)
+		defer w.end()
+		w.join("b", setup{allocator: allocator.Options{Seed: seed(8)}})
+		time.Sleep(moment(r, 5*time.Second))
+		link := w.net.Client("a")
+		dialer := &handshakes{dial: link.Dial}
+		zk, err := session.New([]string{zktest.VirtualAddress}, session.Options{Dial: dialer.Dial, Timeout: timeout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := time.Duration(5+r.IntN(11)) * time.Second
+		callback := []time.Duration{0, 50 * time.Millisecond, 2 * time.Second}[r.IntN(3)]
+		inside := r.IntN(4) == 0
+		var mu sync.Mutex
+		calling, over := 0, false
+		var a *allocator.PartitionAllocator
+		a, err = allocator.New(zk, group, "a", allocator.Options{
+			Seed: seed(8), StopTimeout: limit,
+			OnRebalance: func(ctx context.Context, _ allocator.Rebalance) {
+				mu.Lock()
+				if over {
+					t.Error("a call after Run had returned")
+				}
+				calling++
+				mu.Unlock()
+				time.Sleep(callback)
+				if inside {
+					_ = a.Stop(ctx)
+				}
+				mu.Lock()
+				calling--
+				mu.Unlock()
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		life := pick(r, lives())
+		m := &member{world: w, name: "a", link: link, zk: zk, alloc: a} // for faults
+		life0, end := context.WithCancel(context.Background())
+		ctx, quit := context.WithCancel(context.Background())
+		defer quit()
+		ran, ended := make(chan error, 1), make(chan error, 1)
+		heal := func() {}
+		for _, what := range r.Perm(3) {
+			switch what {
+			case 0:
+				go func() { ended <- zk.Run(life0) }()
+				go func() {
+					err := a.Run(ctx)
+					mu.Lock()
+					over = true
+					mu.Unlock()
+					ran <- err
+				}()
+			case 1:
+				heal = faults()[fault](w, m)
+			case 2:
+				lives()[life](w, 1)
+			}
+			time.Sleep(moment(r, 12*time.Second))
+		}
+		mu.Lock()
+		hit.session(zk, dialer, fault)
+		switch s := a.Snapshot(); {
+		case calling > 0:
+			hit["inside a callback"]++
+		case s == nil:
+			hit["joining"]++
+		case !s.Joined:
+			hit["not joined"]++
+		default:
+			hit["joined"]++
+		}
+		mu.Unlock()
+		began := time.Now()
+		if r.IntN(2) == 0 {
+			quit()
+		} else if err := a.Stop(context.Background()); err != nil {
+			t.Errorf("Stop: %v", err)
+		}
+		err = <-ran
+		well := fault == "none" && !inside && callback < time.Second
+		if err != nil && (well || !errors.Is(err, allocator.ErrStuck)) {
+			t.Errorf("%s, %s: Run: %v", fault, life, err)
+		}
+		took := time.Since(began)
+		if slowest = max(slowest, took); took > limit+100*time.Millisecond {
+			t.Errorf("%s, %s: Run returned after %v, allowed are %v", fault, life, took, limit)
+		}
+		began = time.Now()
+		end()
+		if err := <-ended; err != nil {
+			t.Errorf("session: %v", err)
+		}
+		if took := time.Since(began); took > sessionEnd {
+			t.Errorf("%s, %s: the session's Run returned after %v", fault, life, took)
+		}
+		heal()
+		time.Sleep(3 * timeout)
+		if names := w.srv.Children(a.MembersPath()); slices.Contains(names, "a") {
+			t.Errorf("%s: still a member: %v", fault, names)
+		}
+	})
+	t.Attr("slowest_stop", slowest.String())
+	hit.report(t, "dialling", "handshake", "session connecting", "session connected", "session suspended", "session lost", "joining", "not joined",
+		"joined", "inside a callback")
+}
+
+// The same for a session alone, which somebody may hold, and which makes requests.
+func TestStopSessionInEveryPhase(t *testing.T) {
+	hit := phases{}
+	var slowest time.Duration
+	eachSchedule(t, func(t *testing.T, r *rand.Rand, fault string) {
+		w := newWorld(t)
+		link := w.net.Client("a")
+		dialer := &handshakes{dial: link.Dial}
+		limit := time.Duration(1+r.IntN(10)) * time.Second
+		zk, err := session.New([]string{zktest.VirtualAddress}, session.Options{
+			Dial: dialer.Dial, Timeout: timeout, StopTimeout: limit, Chroot: []string{"", "/some/where"}[r.IntN(2)],
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := allocator.New(zk, group, "a", allocator.Options{}) // for the paths
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &member{world: w, name: "a", link: link, zk: zk, alloc: a}
+		held := r.IntN(4) == 0
+		release := func() {}
+		if held {
+			release = zk.KeepOpen()
+		}
+		ctx, quit := context.WithCancel(context.Background())
+		ran := make(chan error, 1)
+		heal := func() {}
+		var calls sync.WaitGroup
+		for _, what := range r.Perm(2) {
+			if what == 0 {
+				go func() { ran <- zk.Run(ctx) }()
+				for i := range r.IntN(4) { // requests, which end with the session at the latest
+					calls.Go(func() {
+						for n := range 1000 {
+							inc, err := zk.Incarnation(context.Background())
+							if err != nil {
+								return
+							}
+							_, err = inc.Create(context.Background(), fmt.Sprintf("/%d-%d", i, n), nil, session.Ephemeral)
+							if errors.Is(err, session.ErrClosed) {
+								return
+							}
+							time.Sleep(10 * time.Millisecond)
+						}
+					})
+				}
+			} else {
+				heal = faults()[fault](w, m)
+			}
+			time.Sleep(moment(r, 12*time.Second))
+		}
+		hit.session(zk, dialer, fault)
+		began := time.Now()
+		quit()
+		allowed := sessionEnd
+		if held {
+			hit["held"]++
+			allowed += limit
+		}
+		if err := <-ran; err != nil {
+			t.Errorf("%s: Run: %v", fault, err)
+		}
+		took := time.Since(began)
+		if slowest = max(slowest, took); took > allowed {
+			t.Errorf("%s: Run returned after %v, allowed are %v", fault, took, allowed)
+		}
+		calls.Wait()
+		release()
+		heal()
+		time.Sleep(3 * timeout)
+		if n := len(w.srv.Sessions()); n != 0 {
+			t.Errorf("%s: %d sessions on the server", fault, n)
+		}
+	})
+	t.Attr("slowest_stop", slowest.String())
+	hit.report(t, "dialling", "handshake", "session connecting", "session connected", "session suspended", "session lost", "held")
 }
