@@ -98,3 +98,45 @@ func TestDigestAndAWrongPassword(t *testing.T) {
 		t.Errorf("the error must name the user and keep the password: %s", msg)
 	}
 }
+
+func TestACLDenies(t *testing.T) {
+	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{})
+	owner := mustIncarnation(t, open(t, zk.Addr(), session.Options{Auth: digest("owner", "x")}))
+	if err := owner.EnsurePath(t.Context(), "/mine"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := owner.Create(t.Context(), "/mine/a", nil, session.Persistent); err != nil {
+		t.Fatal(err)
+	}
+	stranger := mustIncarnation(t, open(t, zk.Addr(), session.Options{}))
+	ctx := t.Context()
+	calls := map[string]func() error{
+		"get":      func() error { _, _, err := stranger.Get(ctx, "/mine/a"); return err },
+		"children": func() error { _, _, err := stranger.Children(ctx, "/mine"); return err },
+		"set":      func() error { _, err := stranger.Set(ctx, "/mine/a", nil, -1); return err },
+		"create":   func() error { _, err := stranger.Create(ctx, "/mine/b", nil, session.Ephemeral); return err },
+		"delete":   func() error { return stranger.Delete(ctx, "/mine/a", -1) },
+		"multi":    func() error { _, err := stranger.Multi(ctx, session.DeleteOp("/mine/a", -1)); return err },
+	}
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, session.ErrNoAuth) {
+			t.Errorf("%s: %v, want ErrNoAuth", name, err)
+		} else if !strings.Contains(err.Error(), "/mine") {
+			t.Errorf("%s: the error names no path: %v", name, err)
+		}
+	}
+}
+
+func TestChroot(t *testing.T) {
+	zk := servers.StartZooKeeper(t, servers.ZooKeeperOptions{})
+	inside := mustIncarnation(t, open(t, zk.Addr(), session.Options{Chroot: "/apps/one"}))
+	got, err := inside.Create(t.Context(), "/node-", []byte("x"), session.EphemeralSequential)
+	if err != nil || got != "/node-0000000000" {
+		t.Fatalf("created %q, %v; want the path as seen inside", got, err)
+	}
+	outside := mustIncarnation(t, open(t, zk.Addr(), session.Options{}))
+	names, _, err := outside.Children(t.Context(), "/apps/one")
+	if err != nil || len(names) != 1 || names[0] != "node-0000000000" {
+		t.Errorf("from outside: %v, %v", names, err)
+	}
+}
