@@ -117,7 +117,7 @@ func testPlan(timeout time.Duration) plan {
 				},
 				{
 					name: "pure", packages: append([]string{groups, history, allocfn, "test/stack/idle"}, tools...), shuffle: true, timeout: timeout,
-					why: "what else needs no race detector, or measures memory, which it takes",
+					why: "what else runs without the race detector",
 				},
 				{
 					name: "history-race", packages: []string{history}, more: true, race: true, timeout: timeout,
