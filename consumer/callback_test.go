@@ -75,7 +75,7 @@ func TestNoCallBeginsAfterTheEnd(t *testing.T) {
 		}
 		if !called.Load() {
 			skipped++
-			assert.Error(t, err, nil, "not called, and end")
+			assert.Error(t, err, nil, "end, when nothing was called")
 		}
 	}
 	if skipped == 0 {

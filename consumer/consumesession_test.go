@@ -122,7 +122,7 @@ func TestStuckWhenTheSessionEnds(t *testing.T) {
 		if d := time.Since(began); len(s.stuck) != 1 || !errors.Is(s.stuck[0].err, ownership.ErrStuck) || d != r.group.settings.RebalanceTimeout {
 			t.Errorf("the session has ended with %v after %v", s.stuck, d)
 		}
-		assert.Error(t, context.Cause(r.ctx), ownership.ErrStuck, "the member does not leave")
+		assert.Error(t, context.Cause(r.ctx), ownership.ErrStuck, "the member leaves because of")
 		close(hung)
 		h.release(t, done)
 	})

@@ -67,37 +67,29 @@ func TestFenceComesBeforeThePosition(t *testing.T) {
 func TestPolicysChoiceWithFence(t *testing.T) {
 	p := tp("t", 0)
 	for name, c := range map[string]struct {
-		from     StartAt
-		foreign  int64 // the offset that is stored; 0 for none
-		last, at int64
-		want     []string
+		from          StartAt
+		before, later int64 // the offsets that others store, or -1: when it is opened, and while it is open
+		last, at      int64
+		want          []string
 	}{
-		"earliest":               {Earliest, 0, 90, 30, []string{line("open", p, 30)}},
-		"latest":                 {Latest, 0, 90, 90, []string{line("commit", p, 90), line("open", p, 90)}},
-		"out of range, earliest": {Earliest, 5, 1 << 40, 30, []string{line("open", p, 30)}},
-		"out of range, latest":   {Latest, 5, 1 << 40, 30, []string{line("commit", p, 30), line("open", p, 30)}},
+		"earliest":               {Earliest, -1, -1, 90, 30, []string{line("open", p, 30)}},
+		"latest":                 {Latest, -1, -1, 90, 90, []string{line("commit", p, 90), line("open", p, 90)}},
+		"out of range, earliest": {Earliest, 5, 32, 1 << 40, 30, []string{line("open", p, 30)}},
+		"out of range, latest":   {Latest, 5, 32, 1 << 40, 30, []string{line("commit", p, 30), line("open", p, 30)}},
 	} {
 		bubble.Run(t, name, func(t *testing.T) {
 			h := newHolder(t, p)
 			r := newRig(t, drain, fencing(c.from, harmless)) // AutoCommit.Enable is true
 			r.fetch.first, r.fetch.last = 30, c.last
-			if c.foreign > 0 {
-				r.storeForeign(p, c.foreign)
-			}
+			r.storeForeign(p, c.before)
 			_, done := r.opened(h, c.at, c.at+1)
 			time.Sleep(time.Second / 2) // no repeat was due yet
-			if c.foreign == 0 {
-				r.store.Clear()
-			} else {
-				r.storeForeign(p, 32) // by a transaction
-			}
+			r.storeForeign(p, c.later)  // by a transaction, if any
 			time.Sleep(24 * time.Hour)
 			r.session.Commit()
 			h.release(t, done)
 			assert.Slices(t, r.log.all(), c.want, "log")
-			if got := r.store.Get(p).Offset; c.foreign > 0 && got != 32 {
-				t.Errorf("stored %d, want 32", got)
-			}
+			assert.Equal(t, r.store.Get(p).Offset, c.later, "stored")
 		})
 	}
 }

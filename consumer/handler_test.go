@@ -62,7 +62,7 @@ func TestHandlerThatReturns(t *testing.T) {
 			h := newHolder(t, tp("t", 0))
 			r := newRig(t, marks, func(o *Options) { o.ReopenPartition = true })
 			_, done := r.opened(h, 0)
-			assert.Error(t, <-done, errReported, "own: ownership would not know that it was reported")
+			assert.Error(t, <-done, errReported, "own, by which ownership knows that it was reported")
 			assert.Equal(t, r.store.Get(h.p).Offset, 1, "stored, and marked before")
 			errs := r.errors()
 			if len(errs) != 1 || !errors.Is(errs[0], ErrHandler) || c.want != nil && !errors.Is(errs[0], c.want) {

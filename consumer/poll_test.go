@@ -77,7 +77,7 @@ func TestPollWhoseContextEnds(t *testing.T) {
 			t.Errorf("with a message that waits: %v, %v", ms, err)
 		}
 		poll(t, p, 9, 4)
-		assert.Error(t, p.ctx.Err(), nil, "the partition has ended")
+		assert.Error(t, p.ctx.Err(), nil, "the partition's context")
 	})
 }
 

@@ -288,7 +288,7 @@ func TestCountedAndNeverReceived(t *testing.T) {
 		}
 		c.count()
 		c.empty() // send has found the context ended
-		assert.Equal(t, testutil.ToFloat64(p.metrics.messages), 0, "messages that are counted, though none was received")
+		assert.Equal(t, testutil.ToFloat64(p.metrics.messages), 0, "messages that are counted when none was received")
 	})
 }
 
@@ -368,7 +368,7 @@ func testWindow(t *testing.T, batches bool) {
 		p.Done(ms[1])
 		expect(4)
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, r.store.Get(tp("t", 0)).Offset, 0, "stored, though 0 is not done")
+		assert.Equal(t, r.store.Get(tp("t", 0)).Offset, 0, "stored before 0 is done")
 		p.Done(ms[0])
 		expect(7)
 		time.Sleep(2 * time.Second)

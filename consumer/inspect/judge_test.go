@@ -192,7 +192,7 @@ func TestTroublesOfOthersHideNothing(t *testing.T) {
 				n++
 			}
 		}
-		assert.Equal(t, n, want, "a trouble of %s, findings about others in %+v", member, l.report.Findings)
+		assert.Equal(t, n, want, "partitions that stand still beside a trouble of %s, in %+v", member, l.report.Findings)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestSeriesReadsWhatHasChanged(t *testing.T) {
 		before := reads()
 		for range 10 {
 			time.Sleep(2 * time.Second)
-			assert.Equal(t, changes(), "", "nothing has changed")
+			assert.Equal(t, changes(), "", "changes when nothing has changed")
 		}
 		if got := reads(); got != before {
 			t.Errorf("%d reads though nothing has changed", got-before)

@@ -255,7 +255,7 @@ func TestManyViewersCostOneLook(t *testing.T) {
 		if got := w.looks.Load() - looks; got < 9 || got > 11 {
 			t.Errorf("%d looks in 20 s", got)
 		}
-		assert.Equal(t, w.zk.Stats().Requests[zktest.OpGetData]-reads, 0, "reads, though nothing has changed")
+		assert.Equal(t, w.zk.Stats().Requests[zktest.OpGetData]-reads, 0, "reads while nothing has changed")
 		for _, v := range viewers {
 			if text := v.take(); strings.Contains(text, "part-lead") || strings.Count(text, "event: look") < 9 {
 				t.Fatalf("what has not changed is sent again: %q", text)
@@ -342,7 +342,7 @@ func TestDeafViewer(t *testing.T) {
 		deaf.end()
 		third := w.watch("")
 		time.Sleep(time.Second)
-		assert.Equal(t, third.code, http.StatusOK, "its place is not free")
+		assert.Equal(t, third.code, http.StatusOK, "the status of the answer to one more in its place")
 		third.end()
 	})
 }

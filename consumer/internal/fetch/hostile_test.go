@@ -89,7 +89,7 @@ func TestNoRecords(t *testing.T) {
 			k.add(0, batch{values: vals(5)}, batch{values: vals(5)})
 			k.change(func() { k.log(0).bytes[0] = rawBatch(0, attributes, 4, 5, nil) })
 			_, err := readTo(t, open(t, x, 0, 0, -1))
-			assert.Error(t, err, ErrUnreadable, "attributes %d: 5 records passed over in silence", attributes)
+			assert.Error(t, err, ErrUnreadable, "attributes %d: the read of a batch that lacks its 5 records", attributes)
 		})
 	}
 }

@@ -48,7 +48,7 @@ func TestAnswerAfterCloseIsDropped(t *testing.T) {
 		p.Close()
 		k.add(0, batch{values: wide(100, 1000)})
 		time.Sleep(time.Second)
-		assert.Equal(t, p.read(func() int64 { return int64(p.buffered) }), 0, "bytes count as held")
+		assert.Equal(t, p.read(func() int64 { return int64(p.buffered) }), 0, "bytes that count as held")
 	})
 }
 

@@ -132,7 +132,7 @@ func TestBrokerIsNotGivenUpWhileKafkaIsAway(t *testing.T) {
 			}
 			reachable.Store(!away)
 			time.Sleep(10 * time.Minute)
-			assert.Equal(t, log.Failing(), away, "it fails; logged %s", said)
+			assert.Equal(t, log.Failing(), away, "whether it counts as failing, when the log is %s", said)
 			k.change(func() { k.silent[1], k.leaderErr = false, nil })
 			same(t, offsets(t, p, 2), []int64{1})
 			time.Sleep(time.Second)

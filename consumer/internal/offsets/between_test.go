@@ -256,7 +256,7 @@ func TestRepeatInFlightDoesNotEndLeaveAlone(t *testing.T) {
 		close(hold)
 		store.Clear()
 		time.Sleep(24 * time.Hour)
-		assert.Equal(t, store.Get(p).Offset, -1, "stored, though the position is left alone")
+		assert.Equal(t, store.Get(p).Offset, -1, "stored while the position is left alone")
 	})
 }
 

@@ -97,7 +97,7 @@ func TestMarkRaisesAndResetLowers(t *testing.T) {
 	b.close()
 	b.Mark(100, "")
 	b.Reset(0, "")
-	assert.Equal(t, b.next, 6, "a closed Tracker took a mark")
+	assert.Equal(t, b.next, 6, "the position of a closed Tracker")
 }
 
 func TestOneRequestAnIntervalForAllMarks(t *testing.T) {
@@ -185,7 +185,7 @@ func TestWithoutAutoCommitOnlyCommitCommits(t *testing.T) {
 		noerr.Must(t, cm.Commit(t.Context(), b))
 		b.Mark(9, "")
 		time.Sleep(2 * time.Minute) // repeats of the position pass
-		assert.Equal(t, store.Get(p).Offset, 5, "stored without being asked")
+		assert.Equal(t, store.Get(p).Offset, 5, "stored while nobody asks for a commit")
 		noerr.Must(t, cm.Commit(t.Context(), nil))
 		assert.Equal(t, store.Get(p).Offset, 9, "stored after Commit")
 		b.Mark(11, "")

@@ -213,7 +213,7 @@ func TestFetchedOffsets(t *testing.T) {
 		}
 		denied := &script{fetch: []onFetch{group(sarama.ErrNotCoordinatorForConsumer)}}
 		_, err = denied.store().Fetch(t.Context(), []kiel.Partition{tp("t", 0)})
-		assert.Error(t, err, sarama.ErrNotCoordinatorForConsumer, "no coordinator")
+		assert.Error(t, err, sarama.ErrNotCoordinatorForConsumer, "a Fetch from what is no coordinator")
 	})
 }
 

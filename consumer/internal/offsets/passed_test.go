@@ -7,6 +7,7 @@ import (
 
 	"github.com/kielgo/kiel"
 	"github.com/kielgo/kiel/internal/testonly/assert"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 )
 
 // Aborted transactions alone, or control records, raise the stored offset, though no handler can mark anything: else the group
@@ -73,18 +74,28 @@ func TestUnmarkedMessagesHoldThePosition(t *testing.T) {
 }
 
 // A position that has passed offsets without messages is not committed once a message was delivered, because the program may
-// commit that one in a transaction.
+// commit that one in a transaction. A mark that follows is committed.
 func TestOffsetsWithoutMessagesLowerNoTransaction(t *testing.T) {
 	withCommitter(t, true, func(t *testing.T, cm *Committer, store *MemoryStore) {
-		p := tp("t", 0)
-		tr := openAt(t, cm, p, 0)
-		tr.Delivered(nil, 5)
-		tr.Delivered(messages(5), 6)
-		tr.Delivered(nil, 8)
-		store.Set(map[kiel.Partition]Stored{p: {Offset: 6}}) // in a transaction
+		p, q := tp("t", 0), tp("t", 1)
+		released, marked := openAt(t, cm, p, 0), openAt(t, cm, q, 0)
+		for _, tr := range []*Tracker{released, marked} {
+			tr.Delivered(nil, 5)
+			tr.Delivered(messages(5), 6)
+			tr.Delivered(nil, 8)
+		}
+		store.Set(map[kiel.Partition]Stored{p: {Offset: 6}, q: {Offset: 6}}) // in a transaction
 		time.Sleep(2 * time.Second)
-		if err := cm.CommitLast(t.Context(), tr); err != nil || store.Get(p).Offset != 6 {
-			t.Errorf("stored %d, %v", store.Get(p).Offset, err)
+		noerr.Want(t, cm.CommitLast(t.Context(), released))
+		for _, of := range []kiel.Partition{p, q} {
+			if got := store.Get(of); got.Offset != 6 || got.Ours {
+				t.Errorf("%s: stored %+v, want what the transaction has", of, got)
+			}
+		}
+		marked.Mark(6, "")
+		time.Sleep(2 * time.Second)
+		if got := store.Get(q); got.Offset != 8 || !got.Ours {
+			t.Errorf("stored %+v after a mark", got)
 		}
 	})
 }

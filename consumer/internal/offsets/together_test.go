@@ -164,7 +164,7 @@ func TestTrackersOfOnePartitionHaveTheirOwnAnswers(t *testing.T) {
 			}
 			for _, ps := range store.requests {
 				slices.SortFunc(ps, kiel.Partition.Compare)
-				assert.Equal(t, len(slices.Compact(slices.Clone(ps))), len(ps), "a request has two commits of one partition: %v", ps)
+				assert.Equal(t, len(slices.Compact(slices.Clone(ps))), len(ps), "different partitions in the request %v", ps)
 			}
 		})
 	}

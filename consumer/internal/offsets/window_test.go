@@ -84,10 +84,10 @@ func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := trackerAt(t, 0, 3)
 		tr.Delivered(messages(0, 2, 4, 6, 8, 10), 11)
-		assert.Equal(t, tr.Room(8), nil, "held back though no message was marked alone")
+		assert.Equal(t, tr.Room(8), nil, "what holds back the fourth message before one was marked alone")
 		tr.Mark(1, "")
 		tr.Done(4)
-		assert.Equal(t, tr.Room(6), nil, "room for the third message from the oldest one on")
+		assert.Equal(t, tr.Room(6), nil, "what holds back the third message from the oldest one on")
 		time.Sleep(time.Second)
 		full := tr.Room(8)
 		since := time.Now()
