@@ -22,7 +22,7 @@ func TestRandomLogs(t *testing.T) {
 	t.Attr("seed", strconv.FormatUint(seed, 10))
 	random := rand.New(rand.NewPCG(seed, 1))
 	other := newOpinion(t)
-	for range 25 {
+	for run := range 25 {
 		var all []byte
 		var pieces [][]byte
 		var bs []batch
@@ -56,6 +56,9 @@ func TestRandomLogs(t *testing.T) {
 		}
 		change := func(o *Options) {
 			o.MaxBytes = 1 << (16 + random.IntN(8))
+			if run%5 == 0 {
+				o.MaxBytes = 1
+			}
 			o.Config.Consumer.Fetch.Default = int32(1 << (10 + random.IntN(10)))
 		}
 		inBubble(t, change, func(t *testing.T, k *fakeCluster, x *Fetcher) {
