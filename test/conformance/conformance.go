@@ -37,7 +37,7 @@ var update = flag.Bool("update", false, "write what the target answers to testda
 
 // Run runs the suite on a target.
 func Run(t *testing.T, target Target) {
-	for _, c := range scripts() {
+	for _, c := range scripts(t) {
 		t.Run(c.name, func(t *testing.T) {
 			target.run(t, func(t *testing.T) {
 				s := newScript(t, target.Open(t))

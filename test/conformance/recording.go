@@ -11,15 +11,23 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
+// recorded is how many recordings there are: one whose file is missing would not be missed otherwise.
+const recorded = 28
+
 // recordings returns the cases that are in testdata alone: the requests of the text are sent again. A new one begins as a file
-// with requests only, which -update completes. What follows the name of a request is as the methods of script write it. A line
-// with # is a comment, and a session of another client moves to a new connection, the old one having been closed.
-func recordings(inGo []scriptCase) (all []scriptCase) {
+// with requests only, which -update completes; recorded counts it, too. What follows the name of a request is as the methods of
+// script write it. A line that begins with # is a comment. A line "b: session of a" says that client b goes on with the session
+// of client a: the connection of a is closed, and b attaches to the session on a new one.
+func recordings(t tester, inGo []scriptCase) (all []scriptCase) {
+	t.Helper()
 	known := map[string]bool{}
 	for _, c := range inGo {
 		known[c.name] = true
 	}
-	files, _ := filepath.Glob(filepath.Join("testdata", "*.txt"))
+	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
 	for _, file := range files {
 		if name := strings.TrimSuffix(filepath.Base(file), ".txt"); !known[name] {
 			all = append(all, scriptCase{name, func(s *script) {
@@ -28,6 +36,9 @@ func recordings(inGo []scriptCase) (all []scriptCase) {
 				s.replay(string(text))
 			}})
 		}
+	}
+	if len(all) != recorded {
+		t.Fatalf("%d recordings in testdata, want %d", len(all), recorded)
 	}
 	return all
 }
@@ -220,7 +231,11 @@ func (p *words) lists() (all [][]string) {
 // parts takes the operations of a multi.
 func (p *words) parts() (all []part) {
 	p.s.t.Helper()
-	for one := range strings.SplitSeq(strings.Trim(p.rest, "[]"), "; ") {
+	inside := strings.TrimSuffix(strings.TrimPrefix(p.rest, "["), "]")
+	if inside == "" {
+		return nil // an empty multi
+	}
+	for one := range strings.SplitSeq(inside, "; ") {
 		q := &words{s: p.s, rest: one}
 		switch op := operation(q.word()); op {
 		case zktest.OpCreate, zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpCreateTTL:
@@ -231,7 +246,8 @@ func (p *words) parts() (all []part) {
 			all = append(all, partSet(q.text(), q.data(), q.number("version")))
 		case zktest.OpGetData, zktest.OpGetChildren:
 			all = append(all, partRead(op, q.text()))
-		default: // an empty multi
+		default:
+			p.s.t.Fatalf("no multi of a recording can have a part like this one: %s", one)
 		}
 	}
 	return all

@@ -15,8 +15,10 @@ type scriptCase struct {
 }
 
 // scripts are the cases whose text is in testdata. Each works below a znode of its own name. Those that are listed here say what
-// no recording can. The last of them leaves sessions that expire, which takes zxids.
-func scripts() []scriptCase {
+// no recording can. Session-refused stands last: it leaves sessions to the server, each of which uses a zxid when it expires, and
+// a case that ran meanwhile would see its own zxids shifted.
+func scripts(t tester) []scriptCase {
+	t.Helper()
 	inGo := []scriptCase{
 		{"system", scriptSystem},
 		{"odd-requests", scriptOddRequests},
@@ -24,7 +26,7 @@ func scripts() []scriptCase {
 		{"session-attach", scriptSessionAttach},
 		{"session-refused", scriptSessionRefused},
 	}
-	return slices.Insert(inGo, len(inGo)-1, recordings(inGo)...)
+	return slices.Insert(inGo, len(inGo)-1, recordings(t, inGo)...)
 }
 
 // scriptSystem looks at what a fresh server holds.
