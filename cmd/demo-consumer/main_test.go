@@ -220,13 +220,13 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
-// soon is how long a member may take to do what it is asked for.
-const soon = 20 * time.Second
+// soon is the moment until which a member must have done what it is asked for now.
+func soon() time.Time { return time.Now().Add(20 * time.Second) }
 
-// until waits until something is so; says tells what has happened if it takes longer than it may.
-func until(t *testing.T, within time.Duration, ok func() bool, says func() string) {
+// until waits until something is so; says tells what has happened if it is not so by the deadline.
+func until(t *testing.T, deadline time.Time, ok func() bool, says func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(within); !ok(); <-time.After(20 * time.Millisecond) {
+	for ; !ok(); <-time.After(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(says())
 		}
@@ -242,7 +242,7 @@ func TestProduceAndConsume(t *testing.T) {
 	events := filepath.Join(t.TempDir(), "events.jsonl")
 	c := start(t, "consume", "--zookeeper", zk+"/apps", "--kafka", kafka, "--session-timeout", "4s",
 		"--name", "me", "--print", "json", "--events", events, "--verbose", "--zone", "krack") // which kfake's brokers are in
-	until(t, soon, func() bool {
+	until(t, soon(), func() bool {
 		return strings.Count(c.out.String(), "\n") >= 3 && strings.Contains(c.err.String(), "zoned=4")
 	}, func() string {
 		return "not all was printed, or is known to be in a zone: " + c.out.String() + "\n" + c.err.String()
@@ -333,7 +333,7 @@ func TestSignals(t *testing.T) {
 			}
 			logged := func(event string) {
 				t.Helper()
-				until(t, soon, func() bool {
+				until(t, soon(), func() bool {
 					b, err := os.ReadFile(events)
 					return err == nil && bytes.Contains(b, []byte(`"event":"`+event+`"`))
 				}, func() string { return "no event " + event + ": " + out.String() })
@@ -400,7 +400,7 @@ func TestConsumeWaitsForItsTopic(t *testing.T) {
 	c := start(t, "consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--topic", "later", "--print", "value")
 	says := func(b *buffer, what string) {
 		t.Helper()
-		until(t, soon, func() bool { return strings.Contains(b.String(), what) }, func() string {
+		until(t, soon(), func() bool { return strings.Contains(b.String(), what) }, func() string {
 			return fmt.Sprintf("never said %q: %s", what, c.err.String())
 		})
 	}

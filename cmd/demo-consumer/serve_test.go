@@ -35,10 +35,10 @@ func get(t *testing.T, url string) (code int, body string) {
 }
 
 // served waits until a member says where it serves, and returns the address.
-func (r *running) served(t *testing.T) (base string) {
+func (r *running) served(t *testing.T, deadline time.Time) (base string) {
 	t.Helper()
 	said := regexp.MustCompile(`metrics=(http://\S+)/metrics`)
-	until(t, soon, func() bool { return said.MatchString(r.err.String()) }, r.err.String)
+	until(t, deadline, func() bool { return said.MatchString(r.err.String()) }, r.err.String)
 	return said.FindStringSubmatch(r.err.String())[1]
 }
 
@@ -47,8 +47,9 @@ func TestConsumeServes(t *testing.T) {
 	zk, kafka := embedded(t)
 	c := start(t, "consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--name", "me", "--metrics", "127.0.0.1:0")
 	defer c.end()
-	base := c.served(t)
-	until(t, soon, func() bool {
+	deadline := soon()
+	base := c.served(t, deadline)
+	until(t, deadline, func() bool {
 		ready, _ := get(t, base+"/readyz")
 		return ready == http.StatusOK
 	}, func() string { return "not ready: " + c.err.String() })
@@ -62,7 +63,7 @@ func TestConsumeServes(t *testing.T) {
 		t.Helper()
 		var code int
 		var body string
-		until(t, soon, func() bool {
+		until(t, deadline, func() bool {
 			code, body = get(t, base+path)
 			return code == http.StatusOK && ok(body)
 		}, func() string { return fmt.Sprintf("%s: %d %s", path, code, body) })
@@ -109,8 +110,8 @@ func TestStatusAddr(t *testing.T) {
 // With --keep the scenario's group is served as a page, and goes on after it until told to stop.
 func TestDemoKeeps(t *testing.T) {
 	c := start(t, "--keep")
-	const scenario = 2 * time.Minute
-	until(t, scenario, func() bool { return strings.Count(c.out.String(), "as a page: ") >= 2 }, func() string {
+	deadline := time.Now().Add(2 * time.Minute)
+	until(t, deadline, func() bool { return strings.Count(c.out.String(), "as a page: ") >= 2 }, func() string {
 		return "the scenario does not end: " + c.out.String()
 	})
 	address := regexp.MustCompile(`as a page: (http://127\.0\.0\.1:\d+/)\n`).FindStringSubmatch(c.out.String())
@@ -118,7 +119,7 @@ func TestDemoKeeps(t *testing.T) {
 		t.Fatalf("its last lines do not point at the page: %s", c.out.String())
 	}
 	var body string
-	until(t, scenario, func() bool {
+	until(t, deadline, func() bool {
 		_, body = get(t, address[1])
 		return strings.Contains(body, "members <b>3</b>") && strings.Contains(body, "owned <b>18</b> of 18")
 	}, func() string { return body })
@@ -140,7 +141,7 @@ func TestServing(t *testing.T) {
 		}
 	}
 	c := start(t, "consume", "--zookeeper", zk, "--kafka", kafka, "--session-timeout", "4s", "--metrics", "127.0.0.1:0", "--hang-on", "x")
-	if code, body := get(t, c.served(t)+"/debug/pprof/goroutine?debug=2"); code != http.StatusOK || !strings.Contains(body, "goroutine ") {
+	if code, body := get(t, c.served(t, soon())+"/debug/pprof/goroutine?debug=2"); code != http.StatusOK || !strings.Contains(body, "goroutine ") {
 		t.Errorf("%d %s", code, body)
 	}
 	c.end()
