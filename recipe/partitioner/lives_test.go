@@ -149,10 +149,15 @@ func TestSessionExpiresInRelease(t *testing.T) {
 		m.wait(partitioner.Release)
 		time.Sleep(20 * time.Second)
 		w.Net.Client("p0").Heal()
-		m.failed(session.ErrSessionExpired)
-		if err := m.ReleaseSet(w.Context()); !errors.Is(err, session.ErrSessionExpired) {
-			w.Errorf("released: %v", err)
+		failed := func() {
+			w.Helper()
+			m.failed(session.ErrSessionExpired)
+			if err := m.ReleaseSet(w.Context()); !errors.Is(err, session.ErrSessionExpired) {
+				w.Errorf("released: %v", err)
+			}
+			m.failed(session.ErrSessionExpired)
 		}
+		failed()
 		time.Sleep(10 * time.Second)
 		w.clean()
 		m.start()
@@ -161,7 +166,11 @@ func TestSessionExpiresInRelease(t *testing.T) {
 		w.join("p1", "0") // members change first
 		m.wait(partitioner.Release)
 		w.Kill(m.session)
-		m.failed(session.ErrSessionExpired)
+		killed := time.Now()
+		failed()
+		if d := time.Since(killed); d > 5*time.Second {
+			w.Errorf("failed after %v", d)
+		}
 	})
 }
 
