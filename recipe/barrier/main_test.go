@@ -103,17 +103,18 @@ func (w *world) goesOn(c *call) {
 	}
 }
 
+// make creates children, and remove deletes them. Hooks call both, too.
 func (w *world) make(names ...string) {
 	w.Helper()
 	for _, name := range names {
-		w.Must(w.Srv.Create(path+"/"+name, nil))
+		w.Check(w.Srv.Create(path+"/"+name, nil))
 	}
 }
 
 func (w *world) remove(names ...string) {
 	w.Helper()
 	for _, name := range names {
-		w.Must(w.Srv.Delete(path + "/" + name))
+		w.Check(w.Srv.Delete(path + "/" + name))
 	}
 }
 

@@ -13,12 +13,13 @@ import (
 	"github.com/kielgo/kiel/zktest"
 )
 
-// pythonTakes does what kazoo does in the end: it deletes the record and makes its own. The version is 0 again.
+// pythonTakes does what kazoo does in the end: it deletes the record and makes its own. The version is 0 again. It may be called
+// from any goroutine.
 func (w *world) pythonTakes(holder string) {
 	w.Helper()
-	w.Must(w.Srv.Delete(node))
+	w.Check(w.Srv.Delete(node))
 	r := lease.Record{Version: 1, Holder: holder, End: time.Now().Add(time.Minute)}
-	w.Must(w.Srv.Create(node, lease.Encode(r)))
+	w.Check(w.Srv.Create(node, lease.Encode(r)))
 }
 
 // The same while the release is under way: between its look and its delete.

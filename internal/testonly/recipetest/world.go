@@ -211,17 +211,14 @@ func (w *World) LongWaits() (log *slog.Logger, said func(times int, blocker, dat
 	}
 }
 
-// Write writes a znode as an operator would. If the znode is missing Write creates it first, so its version is at least 1.
+// Write writes a znode as an operator would. If the znode is missing Write creates it first, so its version is at least 1. It may
+// be called from any goroutine, as Check.
 func (w *World) Write(path, data string) {
 	w.Helper()
 	if _, _, ok := w.Srv.Get(path); !ok {
-		if err := w.Srv.Create(path, nil); err != nil {
-			w.Fatal(err)
-		}
+		w.Check(w.Srv.Create(path, nil))
 	}
-	if err := w.Srv.Set(path, []byte(data)); err != nil {
-		w.Fatal(err)
-	}
+	w.Check(w.Srv.Set(path, []byte(data)))
 }
 
 // Data returns the data of a znode, which must exist.
