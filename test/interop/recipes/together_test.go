@@ -12,14 +12,18 @@ import (
 	"time"
 
 	"github.com/kielgo/kiel/recipe/barrier"
+	"github.com/kielgo/kiel/recipe/election"
+	"github.com/kielgo/kiel/recipe/lock"
 	"github.com/kielgo/kiel/recipe/queue"
 	"github.com/kielgo/kiel/session"
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// Contenders of both languages that wait for one thing get it in the order in which they came.
+// Contenders of both languages that wait for one thing get it in the order in which they came, and stand in that order in either
+// language's list.
 func TestFirstComeFirstServed(t *testing.T) {
 	a := newArena(t)
+	observer := a.python("observer")
 	for i, thing := range []struct {
 		kind int
 		ask  string // and this is what they ask for
@@ -50,9 +54,9 @@ func TestFirstComeFirstServed(t *testing.T) {
 		}
 		var want []string
 		var wg sync.WaitGroup
-		for n := range 6 {
+		for n, name := range []string{"py0", "go1", "pÿ2", "gö3", "py4", "go5"} {
 			ops := []op{{N: 1, Make: thing.ask, Mode: "wait", Parts: 1, Pause: 0.01}}
-			m := &member{Name: fmt.Sprintf("%d", n), python: n%2 == 0, ops: ops}
+			m := &member{Name: name, python: n%2 == 0, ops: ops}
 			want = append(want, m.Name)
 			wg.Go(func() {
 				if m.python {
@@ -67,6 +71,9 @@ func TestFirstComeFirstServed(t *testing.T) {
 				children, _, err := inc.Children(ctx, s.path+thing.dir)
 				return err == nil && len(children) == standing+n+1 || len(s.problems()) > 0
 			}, func() string { return fmt.Sprintf("%s stands in line for the %s", m.Name, thing.ask) })
+			if thing.kind != ofSemaphore { // nobody lists who waits for one
+				a.listed(observer, thing.ask, s.path, append([]string{"first"}, want...))
+			}
 		}
 		a.must(held[0].release(ctx)) // of a semaphore one lease is free now
 		wg.Wait()
@@ -84,6 +91,39 @@ func TestFirstComeFirstServed(t *testing.T) {
 		if wrong := append(s.problems(), s.claims.judge(1)...); len(wrong) > 0 {
 			t.Errorf("%s: %q\n%s", thing.ask, wrong, strings.Join(s.story, "\n"))
 		}
+	}
+}
+
+// listed checks that both languages list these contenders, in this order.
+func (a *arena) listed(observer *python, ask, path string, want []string) {
+	a.Helper()
+	observer.do(request{Object: path, Make: ask, Args: []any{path, "observer"}})
+	a.want(observer.do(request{Object: path, Call: "contenders"}), fmt.Sprint(want))
+	contenders, err := lister(a.s, ask, path)
+	a.must(err)
+	list, err := contenders(a.Context())
+	a.must(err)
+	var ours []string
+	for _, c := range list {
+		ours = append(ours, c.Identifier)
+	}
+	if !slices.Equal(ours, want) {
+		a.Errorf("%s: Go lists %q, want %q", ask, ours, want)
+	}
+}
+
+// lister returns what lists the contenders for what is asked.
+func lister(s *session.Session, ask, path string) (func(context.Context) ([]lock.Contender, error), error) {
+	switch ask {
+	case "Election":
+		e, err := election.New(s, path, election.Options{})
+		return e.Contenders, err
+	case "WriteLock":
+		l, err := lock.NewWrite(s, path, lock.Options{})
+		return l.Contenders, err
+	default:
+		l, err := lock.New(s, path, lock.Options{})
+		return l.Contenders, err
 	}
 }
 
