@@ -73,10 +73,13 @@ func (h *history) add(client int, call, ret int64, what any) {
 }
 
 // count notes that something happened.
-func (h *history) count(what string) {
+func (h *history) count(what string) { h.countAll(what, 1) }
+
+// countAll notes that something happened so many times.
+func (h *history) countAll(what string, times int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.seen[what]++
+	h.seen[what] += times
 }
 
 // fault notes what must never happen, in whatever order.
@@ -98,6 +101,7 @@ func (h *history) operations() []porcupine.Operation {
 type hold struct {
 	id     int
 	client int
+	shared bool             // others may have one at the same time
 	look   func(id int) any // what to note if it is valid at this moment, nil if it is not
 	valid  int64            // when it was last seen to be
 }
@@ -107,28 +111,39 @@ func (h *history) acquired(client int, call int64, what, look func(id int) any) 
 	h.mu.Lock()
 	h.holds++
 	x := &hold{id: h.holds, client: client, look: look, valid: h.next()}
-	h.add(client, call, x.valid, what(x.id))
+	noted := what(x.id)
+	if a, ok := noted.(acquire); ok {
+		x.shared = a.shared
+	}
+	h.add(client, call, x.valid, noted)
 	h.live = append(h.live, x)
 	h.seen["acquired"]++
-	all := slices.Clone(h.live)
+	others := slices.Clone(h.live[:len(h.live)-1])
 	h.mu.Unlock()
-	for _, one := range all {
-		h.probe(one)
+	beside := 0
+	for _, one := range others {
+		if h.probe(one) && one.shared {
+			beside++
+		}
+	}
+	if h.probe(x) && x.shared {
+		h.countAll("beside another", beside)
 	}
 	return x
 }
 
-// probe notes whether a hold is valid.
-func (h *history) probe(x *hold) {
+// probe notes whether a hold is valid, and returns that.
+func (h *history) probe(x *hold) bool {
 	call := h.tick()
 	what := x.look(x.id)
 	if what == nil {
-		return
+		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	x.valid = max(x.valid, h.next())
 	h.add(x.client, call, h.clock, what)
+	return true
 }
 
 // finished notes that a hold has ended.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync/atomic"
+	"slices"
 
 	"github.com/kielgo/kiel/recipe/election"
 	"github.com/kielgo/kiel/recipe/lock"
@@ -30,14 +30,14 @@ type mutex struct {
 
 	hist    *history
 	clients []acquirer
-	sharing atomic.Int64 // how many shared holds there are
 }
 
-// newMutex makes a subject of what the clients' acquirers acquire.
+// newMutex makes a subject of what the clients' acquirers acquire. Two clients, whose identifiers do not differ either, share a
+// session.
 func newMutex(r *run, most int, ordered bool, client func(i int, s *session.Session) acquirer) *subject {
 	m := &mutex{run: r, hist: newHistory()}
 	s := &subject{hist: m.hist, model: holdsModel(most, ordered), settle: m.settle}
-	for i, one := range r.sessions {
+	for i, one := range append(slices.Clone(r.sessions), r.sessions[0]) {
 		m.clients = append(m.clients, client(i, one))
 		s.steps = append(s.steps, func(ctx context.Context, rng *rand.Rand) { m.step(ctx, rng, i) })
 	}
@@ -52,12 +52,6 @@ func (m *mutex) step(ctx context.Context, rng *rand.Rand, client int) {
 	if h == nil {
 		m.pause(m.upTo(rng, 700))
 		return
-	}
-	if g.shared {
-		if m.sharing.Add(1) > 1 {
-			m.hist.count("beside another")
-		}
-		defer m.sharing.Add(-1)
 	}
 	for range 1 + rng.IntN(3) {
 		if m.sabotaged {
@@ -151,7 +145,8 @@ func newLocks(r *run) *subject {
 	}).shareHandles()
 }
 
-// newReadWriteLocks has two readers, the others write. Contenders of every other client outlive its sessions.
+// newReadWriteLocks has two readers, the others write, one of them in the session of a reader. Contenders of every other client
+// outlive its sessions.
 func newReadWriteLocks(r *run) *subject {
 	return newMutex(r, room, false, func(i int, s *session.Session) acquirer {
 		if i < 2 {
