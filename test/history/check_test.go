@@ -107,6 +107,16 @@ func (s *sum) reached(t *testing.T, all ...string) {
 	}
 }
 
+// often fails the test if something happened less often than it must in each 200 runs.
+func (s *sum) often(t *testing.T, least map[string]int) {
+	t.Helper()
+	for what, n := range least {
+		if n = n * s.runs / 200; s.seen[what] < n {
+			t.Errorf("%s: %d times, want %d at least", what, s.seen[what], n)
+		}
+	}
+}
+
 // tell tells the figures.
 func (s *sum) tell(t *testing.T, took time.Duration) {
 	t.Helper()

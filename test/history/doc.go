@@ -25,8 +25,11 @@
 //
 //	lock, election      one hold at a time, and tokens that grow. A hold is noted whenever it says that it is valid, and it
 //	                    is asked whenever anybody acquires anything. It ends between the last time that it was valid and
-//	                    the first time that it was not.
-//	read/write lock     the same, of one writer or some readers
+//	                    the first time that it was not. On zktest the handle of every other client of a lock, of
+//	                    either kind, is used by two goroutines, and two of the clients of each of these four share a
+//	                    session.
+//	read/write lock     the same, of one writer or some readers. Contenders of every other client are persistent: they
+//	                    outlive its sessions.
 //	semaphore           the same, of two
 //	queue               a list, of which the first is taken; numbers of entries grow. With priorities an entry need
 //	                    not know those in front of it that were put after its Get had begun. On real servers a
@@ -53,8 +56,10 @@
 //
 // # What it can't show
 //
-//   - That waiters are served in their order, that they are served soon, or that nothing is left behind. (The recipes' own random
-//     tests show that.) Only that all works again when the faults have ended.
+//   - That waiters are served in their order (the recipes' own tests show that), or that they are served soon: only that enough
+//     is done in all runs together, and that all works again when the faults have ended.
+//   - On real servers, that nothing is left behind. On zktest no contender is left, nor anything that a session owns: of locks as
+//     soon as all clients have acquired them once more, of the other recipes 30 seconds later.
 //   - The order in which entries of a locking queue are held: with one getter and without faults it is looked at, at the end.
 //   - On real servers, that [counter.Counter.Get] is up to date, which it does not promise: what it returns was so at some time
 //     before.

@@ -48,13 +48,15 @@ type recipe struct {
 	ephemeral bool
 	// What is held is so by a record that is written under an inner lock, of which contenders may be removed.
 	leased bool
+	// Nothing is left from the moment on at which all clients have acquired it once more: they were behind whatever was there.
+	clean bool
 }
 
 // recipes are all there are.
 func recipes() []recipe {
 	return []recipe{
-		{name: "lock", make: newLocks, ephemeral: true},
-		{name: "read/write lock", make: newReadWriteLocks, ephemeral: true},
+		{name: "lock", make: newLocks, ephemeral: true, clean: true},
+		{name: "read/write lock", make: newReadWriteLocks, ephemeral: true, clean: true},
 		{name: "election", make: newElections, ephemeral: true},
 		{name: "semaphore", make: newSemaphores, ephemeral: true},
 		{name: "queue", make: newQueues},

@@ -197,9 +197,8 @@ func (w *world) special(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// left returns what nobody needs any more, after a while in which it could be removed: contenders, and what sessions own.
+// left returns what nobody needs any more: contenders, and what sessions own.
 func (w *world) left() (left []string) {
-	time.Sleep(time.Minute)
 	for line := range strings.Lines(w.srv.Dump()) {
 		if strings.Contains(line, "lock__") && !strings.Contains(line, "-__lock__ ") || strings.Contains(line, " owner=") {
 			left = append(left, line)
@@ -244,12 +243,39 @@ func inMemory(t *testing.T, seed uint64, what recipe, h harm) (*subject, int) {
 		within, cancel := context.WithTimeout(t.Context(), longest)
 		defer cancel()
 		s.settle(within)
+		if !what.clean {
+			time.Sleep(30 * time.Second) // what is left is being removed
+		}
 		if left := w.left(); len(left) > 0 && !h.sabotaged {
 			s.hist.fault("left when all is over: %q", left)
 		}
 		faults = int(w.faults.Load())
 	})
 	return s, faults
+}
+
+// often is how often something happens at least in each 200 runs. It happens at least twice as often: a recipe that nearly always
+// refuses, or hardly gets anywhere, falls short of it.
+var often = map[string]int{
+	"lock: acquired":                         300,
+	"read/write lock: acquired":              300,
+	"read/write lock: beside another":        20,
+	"election: acquired":                     300,
+	"semaphore: acquired":                    250,
+	"semaphore: beside another":              100,
+	"queue: put":                             400,
+	"queue: got":                             400,
+	"queue with priorities: put":             400,
+	"queue with priorities: got, seeing all": 400,
+	"locking queue: put":                     150,
+	"locking queue: acquired":                200,
+	"locking queue: consumed":                120,
+	"counter: changed":                       900,
+	"counter of ones: changed":               900,
+	"lease: acquired":                        100,
+	"lease: renewed":                         50,
+	"multi lease: acquired":                  150,
+	"multi lease: renewed":                   40,
 }
 
 // Clients use a recipe at random while links break and hang, replies are lost, sessions expire and servers restart, stand still
@@ -292,10 +318,10 @@ func TestHistories(t *testing.T) {
 	if *flagRuns < 200 || *flagOnly != "" || t.Failed() {
 		return
 	}
+	total.often(t, often)
 	for _, name := range []string{"lock", "read/write lock", "election", "semaphore", "locking queue", "lease", "multi lease"} {
-		total.reached(t, name+": acquired", name+": ended by itself")
+		total.reached(t, name+": ended by itself")
 	}
-	total.reached(t, "read/write lock: beside another", "semaphore: beside another")
 	total.reached(t, "queue: uncertain put", "queue: uncertain get", "queue: empty", "queue with priorities: uncertain get",
 		"locking queue: uncertain put", "locking queue: uncertain consume",
 		"counter: uncertain change", "counter of ones: uncertain change", "lease: attempt", "lease: refused", "lease: renewed",
