@@ -17,7 +17,8 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Values returns the values of all gauges and counters, by names as name{label=value,…}.
+// Values returns the values of all gauges and counters, by names as name{label=value,…}. A series without the label group fails
+// the test, and so do two that differ in it alone.
 func Values(tb TB, reg prometheus.Gatherer) map[string]float64 {
 	tb.Helper()
 	families, err := reg.Gather()
@@ -28,12 +29,22 @@ func Values(tb TB, reg prometheus.Gatherer) map[string]float64 {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			var labels []string
+			ofGroup := false
 			for _, l := range m.GetLabel() {
-				if l.GetName() != "group" {
+				if l.GetName() == "group" {
+					ofGroup = true
+				} else {
 					labels = append(labels, l.GetName()+"="+l.GetValue())
 				}
 			}
-			values[fmt.Sprintf("%s{%s}", f.GetName(), strings.Join(labels, ","))] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			name := fmt.Sprintf("%s{%s}", f.GetName(), strings.Join(labels, ","))
+			if !ofGroup {
+				tb.Errorf("%s has no label group", name)
+			}
+			if _, again := values[name]; again {
+				tb.Errorf("%s is there of two groups", name)
+			}
+			values[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	return values

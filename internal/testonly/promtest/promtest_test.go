@@ -36,3 +36,22 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%d faults:\n%s", len(f), strings.Join(f, "\n"))
 	}
 }
+
+// The label group is left out, and so there must be one group alone.
+func TestFaultsOfGroups(t *testing.T) {
+	for name, groups := range map[string][]prometheus.Labels{
+		"none": {{}},
+		"two":  {{"group": "g"}, {"group": "h"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reg := prometheus.NewRegistry()
+			for _, labels := range groups {
+				reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "one", Help: "One.", ConstLabels: labels}))
+			}
+			var f faults
+			if values := promtest.Values(&f, reg); len(f) != 1 || len(values) != 1 {
+				t.Errorf("%d faults, values %v:\n%s", len(f), values, strings.Join(f, "\n"))
+			}
+		})
+	}
+}
