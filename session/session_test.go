@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,4 +136,23 @@ func closing[T any](c <-chan T) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { <-c; close(done) }()
 	return done
+}
+
+func TestIncarnationWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.net.Refuse()
+		m := w.start("a", nil)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errEnough)
+		defer cancel()
+		_, err := m.Incarnation(ctx)
+		wantErr(t, "Incarnation", err, errEnough)
+		if !strings.Contains(err.Error(), "zk:2181") || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("%v: neither the servers nor the reason named", err)
+		}
+		if got := m.Stats().State; got != "connecting" {
+			t.Errorf("state %q", got)
+		}
+		w.net.Heal()
+		m.incarnation()
+	})
 }

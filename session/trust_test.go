@@ -52,6 +52,26 @@ func TestProofsOfLife(t *testing.T) {
 	})
 }
 
+// One server answers reads but no proofs, as a follower that was cut off. While trust lasts the session finds another.
+func TestLeavesAServerThatProvesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		m := w.start("a", nil)
+		inc := m.incarnation()
+		time.Sleep(timeout)
+		first := true
+		w.srv.SetHook(func(r *zktest.Request) zktest.Action {
+			if r.Op == zktest.OpConnect {
+				first = false // from now on it is another server
+			}
+			return zktest.Action{Ignore: first && r.Op == zktest.OpMulti}
+		})
+		time.Sleep(2 * timeout)
+		if got := m.Stats(); !inc.Trusted() || got.Reconnects != 1 || got.TrustLosses != 0 {
+			t.Errorf("trusted %v, %+v", inc.Trusted(), got)
+		}
+	})
+}
+
 // The server goes on answering all but writes, as a leader that was deposed and does not know.
 func TestReadsAreNoProof(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -362,6 +362,22 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
+// Views are of one incarnation each, and come anew with the next one, though nothing has changed.
+func TestSessionExpires(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Write(path, `{"v":1,"zones":["a"],"topics":{"t":[0]}}`)
+		z := w.running("a")
+		old := w.waitZones(z, of("a"))
+		w.Srv.KillSession(old.Incarnation.SessionID())
+		v := w.wait(z, "of the next incarnation", func(v *zones.View) bool { return v.Incarnation != old.Incarnation })
+		if v.Version != old.Version || !maps.Equal(v.Zones, old.Zones) {
+			t.Errorf("%+v, before %+v", v, old)
+		}
+		noerr.Must(t, z.Update(t.Context(), set(of("b"))))
+		w.waitZones(z, of("b"))
+	})
+}
+
 // Servers that lost their data may give a new znode the number of the old one.
 func TestMadeAnewWithTheSameNumber(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
