@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kielgo/kiel/internal/statuswrite"
@@ -24,9 +25,11 @@ func logging() (*logtest.Log, ownership.Options) {
 	return log, ownership.Options{Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 }
 
-// wantLines checks how many lines contain all of the parts.
+// wantLines checks how many lines contain all of the parts, when all lines of this moment are written: a claim is owned a little
+// before the line that says so.
 func wantLines(t *testing.T, log *logtest.Log, want int, parts ...string) {
 	t.Helper()
+	synctest.Wait()
 	if n := log.Count(parts...); n != want {
 		t.Errorf("%d lines with %q, want %d; the log without level Debug:", n, parts, want)
 		for line := range strings.Lines(log.String()) {
