@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,13 +106,28 @@ func TestSlowObserver(t *testing.T) {
 	})
 }
 
-// What the user gave may panic, or end its goroutine as a failing test does: it costs the call, and is reported. The log has the
-// stack once for each callback.
+// A callback that panics, or ends its goroutine as a failing test does, costs its call, and is reported. The log has the stack
+// once for each callback.
 func TestCallbacksFail(t *testing.T) {
-	const ends = "callback panicked or ended its goroutine: "
-	for name, fail := range map[string]func(says string){
-		"panics":             func(says string) { panic(says) },
-		"ends its goroutine": func(string) { runtime.Goexit() },
+	toldOfPanics := []string{
+		"ownership: callback panicked or ended its goroutine: Observer: observer of claimed",
+		"ownership: callback panicked or ended its goroutine: Observer: observer of releasing",
+		"ownership: u:0: partition not claimed: callback panicked or ended its goroutine: Accept: picky",
+		"ownership: t:0: handler returned while the partition is owned: callback panicked or ended its goroutine: handler of t:0: boom",
+		"ownership: callback panicked or ended its goroutine: handler of t:1: context canceled",
+	}
+	for name, test := range map[string]struct {
+		fail func(err error)
+		told []string
+	}{
+		"panics with a text":   {func(err error) { panic(err.Error()) }, toldOfPanics},
+		"panics with an error": {func(err error) { panic(err) }, toldOfPanics},
+		"ends its goroutine": {func(error) { runtime.Goexit() }, []string{
+			"ownership: callback panicked or ended its goroutine: Observer: runtime.Goexit was called",
+			"ownership: u:0: partition not claimed: callback panicked or ended its goroutine: Accept: runtime.Goexit was called",
+			"ownership: t:0: handler returned while the partition is owned: callback panicked or ended its goroutine: handler of t:0: runtime.Goexit was called",
+			"ownership: callback panicked or ended its goroutine: handler of t:1: runtime.Goexit was called",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -121,14 +137,14 @@ func TestCallbacksFail(t *testing.T) {
 				a := w.join("a", memberOptions{
 					Options: ownership.Options{
 						Logger:   opts.Logger,
-						Observer: func(e ownership.Event) { fail("observer of " + string(e.Kind)) },
-						OnError: func(error) {
+						Observer: func(e ownership.Event) { test.fail(fmt.Errorf("observer of %s", e.Kind)) },
+						OnError: func(err error) {
 							errs.Add(1)
-							fail("no error")
+							test.fail(err)
 						},
 						Accept: func(p kiel.Partition) error {
 							if p.Topic == "u" {
-								fail("picky")
+								test.fail(errors.New("picky"))
 							}
 							return nil
 						},
@@ -136,10 +152,10 @@ func TestCallbacksFail(t *testing.T) {
 					handler: func(ctx context.Context, c *ownership.Claim) error {
 						if c.Partition() == 0 {
 							calls.Add(1)
-							fail("boom")
+							test.fail(errors.New("boom"))
 						}
 						<-ctx.Done()
-						fail(ctx.Err().Error())
+						test.fail(ctx.Err())
 						return nil
 					},
 				})
@@ -152,17 +168,9 @@ func TestCallbacksFail(t *testing.T) {
 				<-a.done
 				noerr.Want(t, a.err)
 				all := fmt.Sprint(errors.Join(a.errors()...))
-				for what, says := range map[string]string{
-					"ownership: " + ends + "Observer: ": "observer of claimed", ends + "Observer: ": "observer of releasing",
-					"ownership: u:0: partition not claimed: " + ends + "Accept: ":                                 "picky",
-					"ownership: t:0: handler returned while the partition is owned: " + ends + "handler of t:0: ": "boom",
-					"ownership: " + ends + "handler of t:1: ":                                                     "context canceled",
-				} {
-					if name != "panics" {
-						says = "runtime.Goexit"
-					}
-					if !strings.Contains(all, what+says) {
-						t.Errorf("not told of %q", what+says)
+				for _, want := range test.told {
+					if !slices.Contains(strings.Split(all, "\n"), want) {
+						t.Errorf("not told of %q", want)
 					}
 				}
 				if a.told(ownership.ErrUnclaimed) != 1 || a.told(ownership.ErrCallback) < 5 || a.told(ownership.ErrHandler) < 2 || errs.Load() < 5 {

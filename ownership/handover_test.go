@@ -135,6 +135,39 @@ func requests(w *world) int {
 	return n
 }
 
+func TestThousandPartitions(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		const n = 1000
+		plan := map[kiel.Partition]string{}
+		for i := range n {
+			plan[kiel.Partition{Topic: "t", ID: int32(i)}] = "a"
+		}
+		w.owner = plan
+		began := time.Now()
+		a := w.join("a", memberOptions{})
+		w.within(5*time.Second, "all claimed", func() bool { return len(a.owner.Owned()) == n })
+		took := time.Since(began)
+		multis := w.srv.Stats().Requests[opMulti]
+		if multis > 30 { // 10 for the epochs, 10 for the claims, and proofs of life
+			t.Errorf("%d multis for %d claims", multis, n)
+		}
+		if total := requests(w); total > 2*n+100 {
+			t.Errorf("%d requests for %d claims", total, n)
+		}
+		t.Logf("%d claims in %v of virtual time, %d multis, %d requests", n, took, multis, requests(w))
+
+		w.nw.Delay(time.Millisecond) // without any, requests are over before the next handler returns
+		before := w.srv.Stats().Requests[opMulti]
+		w.assign(map[string]string{})
+		w.within(5*time.Second, "all released", func() bool { return len(w.srv.Children(owners)) == 0 })
+		multis = w.srv.Stats().Requests[opMulti] - before
+		if multis > 20 {
+			t.Errorf("%d multis for %d releases", multis, n)
+		}
+		t.Logf("%d releases in %d multis", n, multis)
+	})
+}
+
 // Partitions that are given up together are claimed one round trip after the next owner has heard that their claims are gone: it
 // reads none of them again, does not list them, and no partition waits for another's answer.
 func TestHandOverOfManyTakesFewRoundTrips(t *testing.T) {
@@ -235,6 +268,29 @@ func TestTwoMembersInOneSession(t *testing.T) {
 		w.assign(map[string]string{"b": "t:0"})
 		if took := b.owns(5*time.Second, "t:0"); took < 3*time.Second {
 			t.Errorf("taken after %v from a handler that drains", took)
+		}
+	})
+}
+
+// Plans that contradict each other cost time, never two owners.
+func TestContradictingPlans(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.join("a", memberOptions{}), w.join("b", memberOptions{})
+		all := func(name string) map[kiel.Partition]string {
+			plan := map[kiel.Partition]string{}
+			for i := range 20 {
+				plan[kiel.Partition{Topic: "t", ID: int32(i)}] = name
+			}
+			return plan
+		}
+		a.brain.assign(all("a"))
+		b.brain.assign(all("b"))
+		w.within(5*time.Second, "each partition has an owner", func() bool {
+			return len(a.owner.Owned())+len(b.owner.Owned()) == 20
+		})
+		time.Sleep(2 * time.Minute)
+		if n := len(a.owner.Owned()) + len(b.owner.Owned()); n != 20 {
+			t.Errorf("%d owned", n)
 		}
 	})
 }

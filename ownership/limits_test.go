@@ -25,7 +25,8 @@ type unclaimed struct{ budget, foreign, name, persistent, refused, stuck int }
 // wantUnclaimed checks the metric that counts them.
 func wantUnclaimed(t *testing.T, reg *prometheus.Registry, n unclaimed) {
 	t.Helper()
-	promtest.Families(t, reg, fmt.Sprintf("kiel_unclaimable_partitions reason=budget:%d reason=foreign:%d reason=name:%d reason=persistent:%d reason=refused:%d reason=stuck:%d",
+	promtest.Families(t, reg, fmt.Sprintf("kiel_unclaimable_partitions "+
+		"reason=budget:%d reason=foreign:%d reason=name:%d reason=persistent:%d reason=refused:%d reason=stuck:%d",
 		n.budget, n.foreign, n.name, n.persistent, n.refused, n.stuck))
 }
 

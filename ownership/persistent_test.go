@@ -88,6 +88,28 @@ func TestPersistentClaimOfAnother(t *testing.T) {
 	})
 }
 
+// One short error names the first of many znodes that block partitions, and counts the others.
+func TestManyPersistentClaims(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for i := range 1000 {
+			noerr.Must(t, w.srv.Create(fmt.Sprintf("%s/t:%d", owners, i), nil))
+		}
+		reg := prometheus.NewPedanticRegistry()
+		w.assign(map[string]string{"a": items(1001)})
+		a := w.join("a", memberOptions{Options: ownership.Options{Registerer: reg}})
+		a.owns(5*time.Second, "t:1000")
+		time.Sleep(timeout + time.Second)
+		wantUnclaimed(t, reg, unclaimed{persistent: 1000})
+		errs := a.errors()
+		if len(errs) > 3 {
+			t.Errorf("told %d times", len(errs))
+		}
+		if last := errs[len(errs)-1].Error(); len(last) > 600 || !strings.Contains(last, "995 more") {
+			t.Errorf("told %q", last)
+		}
+	})
+}
+
 // A claim of another session is waited for without such an error, and one that takes the place of a persistent znode ends it.
 func TestForeignClaimIsNotPersistent(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -146,6 +146,7 @@ func TestStatusOfStuckHandlers(t *testing.T) {
 			Options: ownership.Options{Registerer: reg, RebalanceTimeout: 5 * time.Second},
 			handler: func(ctx context.Context, _ *ownership.Claim) error { <-ctx.Done(); <-gate; return nil },
 		})
+		b := w.join("b", memberOptions{})
 		stuck := func(handlers, unclaimed float64) {
 			t.Helper()
 			promtest.Has(t, reg, map[string]float64{"kiel_stuck_handlers{}": handlers, "kiel_unclaimable_partitions{reason=stuck}": unclaimed})
@@ -155,12 +156,15 @@ func TestStatusOfStuckHandlers(t *testing.T) {
 		stuck(0, 0)
 		time.Sleep(2 * time.Millisecond)
 		stuck(1, 0)
+		b.owns(time.Second, "t:0")
 		time.Sleep(5 * time.Second)
 		a.wantStates(map[string]string{"t:0": "elsewhere"})
 		if g := a.owner.Status(); !slices.Equal(g.Self.StuckHandlers, []string{"t:0"}) {
 			t.Errorf("self %+v", g.Self)
 		}
 		w.assign(map[string]string{"a": "t:0"})
+		time.Sleep(time.Millisecond)
+		stuck(1, 1)
 		time.Sleep(time.Second)
 		a.wantStates(map[string]string{"t:0": "blocked, its handler for an earlier claim"})
 		stuck(1, 1)

@@ -108,8 +108,8 @@ func (w *world) all() (take func() map[zktest.Op]int) {
 	}
 }
 
-// A member claims and releases a thousand partitions with as few requests as go into packets, watches them with some, and asks
-// for nothing but the sweep's two reads in a session timeout while nothing changes. Its connection may be lost meanwhile.
+// A member claims a thousand partitions with as few requests as go into packets, watches them with some, and asks for nothing but
+// the sweep's two reads in a session timeout while nothing changes. Its connection may be lost meanwhile.
 func TestThousandClaimsCostFewRequests(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const n = 1000
@@ -142,14 +142,6 @@ func TestThousandClaimsCostFewRequests(t *testing.T) {
 		before := a.token("t:7")
 		noerr.Must(t, w.srv.Delete(owners+"/t:7"))
 		w.within(time.Second, "claimed again", func() bool { return a.token("t:7") > before })
-
-		w.nw.Delay(time.Millisecond) // without any, requests are over before the next handler returns
-		take()
-		w.assign(map[string]string{})
-		w.within(5*time.Second, "all released", func() bool { return len(w.srv.Children(owners)) == 0 })
-		if got = take(); got[zktest.OpMulti] > 20 {
-			t.Errorf("for %d releases %v", n, got)
-		}
 	})
 }
 
