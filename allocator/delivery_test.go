@@ -15,6 +15,7 @@ import (
 
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/errlog"
+	"github.com/kielgo/kiel/internal/testonly/bubble"
 	"github.com/kielgo/kiel/internal/testonly/logtest"
 	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/session"
@@ -227,7 +228,7 @@ var ends = map[string]func(){"ouch": func() { panic("ouch") }, "Goexit": runtime
 // A callback that fails is reported, and called again at the next change.
 func TestCallbackFails(t *testing.T) {
 	for says, end := range ends {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Run(t, says, func(t *testing.T) {
 			r := newRig(t, func(o *Options) {
 				note := o.OnRebalance
 				o.OnRebalance = func(ctx context.Context, b Rebalance) {
@@ -252,10 +253,10 @@ func TestCallbackFails(t *testing.T) {
 	}
 }
 
-// What was taken with an error is delivered all the same when OnError fails.
+// A rebalance that was taken with an error is delivered all the same when OnError fails.
 func TestOnErrorFails(t *testing.T) {
-	for _, end := range ends {
-		synctest.Test(t, func(t *testing.T) {
+	for name, end := range ends {
+		bubble.Run(t, name, func(t *testing.T) {
 			calls := 0
 			r := newRig(t, func(o *Options) {
 				o.OnError = func(context.Context, error) {

@@ -13,8 +13,37 @@ import (
 	"github.com/kielgo/kiel/allocator"
 	"github.com/kielgo/kiel/allocfn"
 	"github.com/kielgo/kiel/internal/testonly/noerr"
+	"github.com/kielgo/kiel/session"
+	"github.com/kielgo/kiel/status"
 	"github.com/kielgo/kiel/zktest"
 )
+
+func TestKilledSessionComesBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, _ := w.pair(ids(4), nil)
+		sleep(time.Minute)
+		a.rebalanced()
+		old := a.Snapshot()
+		for range 3 {
+			a.kill()
+			sleep(settle)
+			w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
+			if s := a.Snapshot(); s.Incarnation == old.Incarnation || s.Reason.Code != status.SessionLost {
+				w.Errorf("by %s", s.Reason)
+			}
+			told := a.rebalanced()
+			// The loss and the return are one rebalance if both came before the callback was called.
+			first := told[0]
+			merged := len(told) == 1 && first.Snapshot.Joined && len(first.Added) == 0 && len(first.Removed) == 0
+			if !merged && (list(first.Removed) != "t:0 t:2" || first.Snapshot.Joined) {
+				w.Errorf("first told +%v -%v, of %d", first.Added, first.Removed, len(told))
+			}
+		}
+		if err := a.failed(); !errors.Is(err, session.ErrSessionExpired) {
+			w.Error(err)
+		}
+	})
+}
 
 func TestSilentMemberLosesItsShare(t *testing.T) {
 	inWorld(t, func(w *world) {

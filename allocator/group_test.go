@@ -53,10 +53,8 @@ func TestThreeMembersAgree(t *testing.T) {
 func TestAddAndRemovePartitions(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.pair(nil, nil)
-		w.write(partitions, `["a:b:1", "odd"]`)
 		for _, step := range []func(context.Context) error{
 			func(ctx context.Context) error { return a.AddPartitions(ctx, map[string][]int32{"t": {0, 1, 2}}) },
-			func(ctx context.Context) error { return a.RemoveItems(ctx, "a:b:1", "odd") },
 			func(ctx context.Context) error {
 				return b.AddPartitions(ctx, map[string][]int32{"t": {2, 3}, "u": {0}})
 			},
@@ -77,6 +75,56 @@ func TestAddAndRemovePartitions(t *testing.T) {
 		if err := a.RemovePartitions(w.Context(), map[string][]int32{"..": {0}}); !errors.Is(err, kiel.ErrInvalidName) {
 			w.Error(err)
 		}
+	})
+}
+
+func TestItemsThatAreNoPartitions(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.start("a", allocator.Options{Seed: map[string][]int32{"t": ids(2)}})
+		a.ready()
+		set := `["t:0", "nonsense", "a:b:1", "t:2147483648", "weird topic!:1"]`
+		noerr.Must(w, w.srv.Set(partitions, []byte(set)))
+		sleep(settle)
+		s := a.Snapshot()
+		if !errors.Is(s.Err, kiel.ErrInvalidPartition) || list(s.Mine()) != "t:0 weird topic!:1" {
+			w.Errorf("%s, %v", list(s.Mine()), s.Err)
+		}
+		if w.set() != set {
+			w.Error("the set was changed:", w.set())
+		}
+		noerr.Want(w, a.RemoveItems(w.Context(), "t:2147483648", "nonsense", "a:b:1"))
+		sleep(settle)
+		if s := a.Snapshot(); s.Err != nil || w.set() != `["t:0", "weird topic!:1"]` {
+			w.Errorf("left are %s, %v", w.set(), s.Err)
+		}
+	})
+}
+
+func TestDeletedSetIsSeededAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.pair([]int32{0, 1}, []int32{1, 2})
+		sleep(time.Minute)
+		a.rebalanced()
+		b.rebalanced()
+		noerr.Must(w, w.srv.Delete(partitions))
+		sleep(settle)
+		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 3))
+		for _, r := range append(a.rebalanced(), b.rebalanced()...) {
+			if len(r.Added)+len(r.Removed) > 0 {
+				w.Errorf("moved in between: +%v -%v", r.Added, r.Removed)
+			}
+		}
+		// Partitions that were added or removed since are remembered.
+		noerr.Must(w, a.AddPartitions(w.Context(), map[string][]int32{"t": {3, 4}}))
+		noerr.Must(w, a.RemovePartitions(w.Context(), map[string][]int32{"t": {4}}))
+		sleep(settle)
+		noerr.Must(w, w.srv.Delete(partitions))
+		sleep(settle)
+		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, items("t", 4))
+		// An empty set is not a missing one.
+		noerr.Must(w, w.srv.Set(partitions, nil))
+		sleep(time.Hour)
+		w.agree(allocfn.RoundRobin(), []string{"a", "b"}, nil)
 	})
 }
 

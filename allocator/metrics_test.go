@@ -54,11 +54,19 @@ func TestMetrics(t *testing.T) {
 		noerr.Want(w, a.Rebalance(w.Context()))
 		noerr.Must(w, w.srv.Create(members+"/d", []byte(`{"v":1,"functions":["other"]}`)))
 		sleep(settle)
-		promtest.Families(w, reg, "kiel_planned_partitions topic=t:1", "kiel_last_rebalance_timestamp_seconds 9.4668505015e+08", "kiel_members 6", "kiel_set_items 5",
-			"kiel_rebalance_in_progress 0", "kiel_rebalance_errors_total stage=callback:0 stage=compute:1",
+		promtest.Families(w, reg,
+			"kiel_last_rebalance_timestamp_seconds 9.4668505015e+08",
+			"kiel_members 6",
+			"kiel_planned_partitions topic=t:1",
+			"kiel_rebalance_errors_total stage=callback:0 stage=compute:1",
+			"kiel_rebalance_in_progress 0",
 			"kiel_rebalances_total cause=initial:1 cause=manual:1 cause=members:3 cause=partitions:1 cause=session:1 cause=zones:1",
-			"kiel_zk_reconnects_total 0", "kiel_zk_session_expirations_total 1",
-			"kiel_zk_session_state state=closed:0 state=connected:1 state=connecting:0 state=lost:0 state=suspended:0", "kiel_zoned_partitions 2")
+			"kiel_set_items 5",
+			"kiel_zk_reconnects_total 0",
+			"kiel_zk_session_expirations_total 1",
+			"kiel_zk_session_state state=closed:0 state=connected:1 state=connecting:0 state=lost:0 state=suspended:0",
+			"kiel_zoned_partitions 2",
+		)
 		if n := value(w, reg, "kiel_rebalance_events_coalesced_total") - atFirst; n != 1 {
 			w.Errorf("%v changes coalesced", n)
 		}
@@ -73,6 +81,31 @@ func TestMetrics(t *testing.T) {
 		noerr.Want(w, a.end())
 		if n, err := testutil.GatherAndCount(reg); n != 0 || err != nil {
 			w.Errorf("%d series after the end, %v", n, err)
+		}
+	})
+}
+
+// While one member lives another one in the same registerer fails, and says what to do; afterwards it does not.
+func TestMetricsOfTwoMembers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.put(partitions, `["t:0"]`)
+		reg := prometheus.NewPedanticRegistry()
+		a := w.start("a", allocator.Options{Registerer: reg})
+		a.ready()
+		b := w.make("b", allocator.Options{Registerer: reg})
+		err := b.Run(w.Context())
+		if err == nil || !strings.Contains(err.Error(), "WrapRegistererWith") {
+			w.Errorf("two members in one registerer: %v", err)
+		}
+		if err := b.Ready(w.Context()); !errors.Is(err, allocator.ErrStopped) {
+			w.Error(err)
+		}
+		promtest.Families(w, reg, "kiel_members 1")
+		noerr.Want(w, a.end())
+		w.start("c", allocator.Options{Registerer: reg}).ready()
+		w.start("d", allocator.Options{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"client": "d"}, prometheus.NewRegistry())}).ready()
+		if n, err := testutil.GatherAndCount(reg, "kiel_members", "kiel_rebalances_total"); n != 1+6 || err != nil {
+			w.Errorf("%d, %v", n, err)
 		}
 	})
 }

@@ -3,12 +3,14 @@ package allocator
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/kielgo/kiel/allocfn"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/party"
 )
 
@@ -102,6 +104,51 @@ func TestPatternsBesidePython(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A job's earlier findings change nothing about what it finds next: members that have seen other members and sets agree.
+func TestPatternsAreFoundAlike(t *testing.T) {
+	o, err := Options{}.withDefaults()
+	noerr.Must(t, err)
+	entries := []string{"t0", "t1", "t5", "^t.*", "^t[0-4]", "^.*1", "!^t1", "!^.*5", "^u.*", "^nothing"}
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(from []string, n int) (list []string) {
+		for range n {
+			list = append(list, from[random.IntN(len(from))])
+		}
+		return list
+	}
+	for range 50 {
+		known := &inputs{}
+		var ms []party.Member
+		var set []string
+		for range 30 {
+			if random.IntN(2) == 0 {
+				ms = nil
+				for i := range 1 + random.IntN(4) {
+					ms = append(ms, asking(fmt.Sprint(i), pick(entries, random.IntN(4))...))
+				}
+			}
+			if random.IntN(2) == 0 {
+				set = nil
+				for range random.IntN(12) {
+					set = append(set, fmt.Sprintf("%s%d:%d", pick([]string{"t", "u", "__t"}, 1)[0], random.IntN(7), random.IntN(2)))
+				}
+				slices.Sort(set)
+				set = slices.Compact(set)
+			}
+			got := computeMapping(known, ms, set, nil, o)
+			want := computeMapping(&inputs{}, ms, set, nil, o)
+			if got.err != nil || want.err != nil {
+				t.Fatal(got.err, want.err)
+			}
+			g, w := fmt.Sprint((&Snapshot{mapping: got.mapping}).Mapping(), got.mapping.unwanted), fmt.Sprint((&Snapshot{mapping: want.mapping}).Mapping(), want.mapping.unwanted)
+			if g != w {
+				t.Fatalf("%v of %q is divided as %s, anew as %s", ms, set, g, w)
+			}
+			known = got.inputs
+		}
+	}
 }
 
 // The findings of patterns are kept: when nothing has changed nothing is done, and members with the same list share what it

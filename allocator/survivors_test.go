@@ -21,6 +21,25 @@ func (w *world) logged(name string) (*node, *logtest.Log) {
 	return n, log
 }
 
+func TestSurvivorsLogWhoDied(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, a := w.logged("a")
+		dead, _ := w.logged("b")
+		_, c := w.logged("c")
+		before := a.Count("") + c.Count("")
+		dead.crash()
+		sleep(time.Minute)
+		for _, survivor := range []*logtest.Log{a, c} {
+			if survivor.Count("level=INFO", "msg=rebalanced", `reason="member-gone b"`, "gone_count=1", "gone=b", "moved=") != 1 {
+				w.Errorf("logged\n%s", survivor)
+			}
+		}
+		if lines := a.Count("") + c.Count("") - before; lines != 2 {
+			w.Errorf("%d lines:\n%s%s", lines, a, c)
+		}
+	})
+}
+
 func TestGracefulRestartsWarnOfNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var logs []*logtest.Log

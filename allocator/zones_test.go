@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -132,6 +133,55 @@ func TestZones(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Data that can't be read are an error and no zones, for all, and are left alone until somebody repairs them.
+func TestUnreadableZones(t *testing.T) {
+	for name, data := range map[string]string{"garbage": "{", "newer": `{"v":2,"zones":["x"]}`, "large": strings.Repeat(" ", 1<<20+1)} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				where := map[string]string{"a": "x", "b": "y"}
+				a, b := w.start("a", in("x", ids(4)...)), w.start("b", in("y"))
+				a.ready()
+				noerr.Must(w, b.SetZones(w.Context(), zonesOf("y", "y", "x", "x")))
+				w.agreeOn(zonesOf("y", "y", "x", "x"), where)
+				w.put(zonesPath, data)
+				w.agreeOn(nil, where)
+				w.start("c", in("x")).ready()
+				where["c"] = "x"
+				w.agreeOn(nil, where)
+				for name, n := range w.nodes {
+					if s := n.Snapshot(); !errors.Is(s.Err, allocator.ErrZonesUnreadable) || !s.Joined || len(n.Zones()) > 0 {
+						w.Errorf("%s: joined %t, %v", name, s.Joined, s.Err)
+					}
+					if err := n.failed(); !errors.Is(err, allocator.ErrZonesUnreadable) {
+						w.Errorf("%s was told %v", name, err)
+					}
+				}
+				if name != "large" { // of that not even the znode's version can be had
+					if err := a.SetZones(w.Context(), zonesOf("x")); !errors.Is(err, allocator.ErrZonesUnreadable) {
+						w.Errorf("SetZones: %v", err)
+					}
+					for _, zones := range []map[kiel.Partition]string{zonesOf("x"), nil} {
+						if err := a.UpdateZones(w.Context(), zones); !errors.Is(err, allocator.ErrZonesUnreadable) {
+							w.Errorf("UpdateZones %v: %v", zones, err)
+						}
+					}
+				}
+				sleep(time.Minute)
+				if now, _, _ := w.srv.Get(zonesPath); string(now) != data {
+					w.Errorf("written over: %.100s", now)
+				}
+				w.put(zonesPath, `{"v":1,"zones":["x"],"topics":{"t":[0,-1,0]}}`)
+				w.agreeOn(zonesOf("x", "", "x"), where)
+				for name, n := range w.nodes {
+					if s := n.Snapshot(); s.Err != nil {
+						w.Errorf("%s: %v", name, s.Err)
+					}
+				}
+			})
+		})
+	}
 }
 
 // Members that write at once undo nothing of each other's.
