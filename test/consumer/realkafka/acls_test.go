@@ -83,6 +83,7 @@ func refusalOf(what sarama.AclResourceType) error {
 
 // A refusal by Kafka's ACLs ends Consume: at the start at once, and after a minute when it is withdrawn.
 func TestACLs(t *testing.T) {
+	t.Parallel()
 	longer(t, func(t *testing.T, version string) {
 		r := newACLRig(t, version)
 		r.produce(1, 0, 1)

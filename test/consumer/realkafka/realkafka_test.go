@@ -31,7 +31,7 @@ var full = flag.Bool("full", false, "outages of a minute, and all versions of Ka
 var all servers.Shared
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "3") // tests wait most of the time; those that start brokers of their own are not parallel
+	_ = flag.Set("test.parallel", "3") // tests wait most of the time; most that start brokers of their own are not parallel
 	flag.Parse()
 	logtest.Silence()
 	goleak.VerifyTestMain(all.Main(m),
