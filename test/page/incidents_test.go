@@ -192,6 +192,7 @@ func TestTopicRefused(t *testing.T) {
 	w.start("m1")
 	run(w.browser, chromedp.Navigate(w.page["m1"]))
 	w.owned(partitions)
+	started(t, w, admin)
 	w.ask(&saslConfig)
 	_, err = admin.DeleteACL(sarama.AclFilter{
 		ResourceType: sarama.AclResourceTopic, ResourceName: new(w.topic), ResourcePatternTypeFilter: sarama.AclPatternLiteral,
@@ -212,6 +213,18 @@ func allowed(t *testing.T, w *world, config *sarama.Config) {
 		err = try(w, config)
 		return err == nil
 	}, func() string { return err.Error() })
+}
+
+// started waits until the group has committed all start positions: a first commit that is refused would end the member at once.
+func started(t *testing.T, w *world, admin sarama.ClusterAdmin) {
+	t.Helper()
+	wait.Until(t, patience, func() bool {
+		stored, err := admin.ListConsumerGroupOffsets(w.group, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(stored.Blocks[w.topic]) == partitions
+	}, func() string { return "the start positions are not committed" })
 }
 
 // try asks Kafka, as a member does, for the topic and for the group.

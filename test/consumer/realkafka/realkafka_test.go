@@ -31,7 +31,7 @@ var full = flag.Bool("full", false, "outages of a minute, and all versions of Ka
 var all servers.Shared
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "3") // tests wait most of the time; most that start brokers of their own are not parallel
+	_ = flag.Set("test.parallel", "2") // most that start brokers of their own are not parallel
 	flag.Parse()
 	logtest.Silence()
 	goleak.VerifyTestMain(all.Main(m),
@@ -380,7 +380,7 @@ func TestIdlePartitions(t *testing.T) {
 
 func TestPartitionsOfManyBrokersMove(t *testing.T) {
 	const n = 64
-	r := rigOn(t, inRacks(t), n)
+	r := newRig(t, servers.KafkaOptions{Brokers: 3}, n)
 	r.produce(100, ids(n)...)
 	a := r.member("a")
 	until(t, "all messages", func() bool { return a.count.Load() == 100*n })
