@@ -385,12 +385,15 @@ func TestPartitionsOfManyBrokersMove(t *testing.T) {
 	a := r.member("a")
 	until(t, "all messages", func() bool { return a.count.Load() == 100*n })
 	b, c := r.member("b"), r.member("c")
-	until(t, "all have some", func() bool { return a.open.Load() == 22 && b.open.Load() == 21 && c.open.Load() == 21 })
+	until(t, "all have some", func() bool { // who has the odd one depends on who came first
+		each := []int64{a.open.Load(), b.open.Load(), c.open.Load()}
+		return slices.Min(each) == n/3 && each[0]+each[1]+each[2] == n
+	})
 	r.produce(100, ids(n)...)
 	until(t, "the next messages", func() bool { return total(a, b, c) == 200*n })
 	leave(a)
 	d := until(t, "the others have all", func() bool { return b.open.Load()+c.open.Load() == n })
-	t.Logf("22 partitions open elsewhere %v after leaving returned", d)
+	t.Logf("a third of the partitions open elsewhere %v after leaving returned", d)
 	r.produce(100, ids(n)...)
 	until(t, "the next messages", func() bool { return total(a, b, c) == 300*n })
 	leave(b, c)
