@@ -10,7 +10,7 @@ type coalescer struct {
 	first, last time.Time // when the first and the last of the waiting changes came; zero if none waits
 	calm        time.Time // when the quiet time is over: a change from then on is acted on at once
 	urgent      bool      // whether one of the waiting changes must not wait
-	lacking     bool      // whether more is about to come: it is waited for, max at most
+	lacking     bool      // whether the set lacks the seed, which a member adds in a moment: due waits for it, max at most
 }
 
 // change adds a change, and reports whether another one waits already.

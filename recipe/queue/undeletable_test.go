@@ -43,7 +43,7 @@ func TestEntryDeletedBeforeTheRemoval(t *testing.T) {
 	}
 }
 
-// Of what is put together nothing is put if one entry can't be, because somebody has created it by name.
+// PutAll puts nothing if one of its entries can't be put, because somebody has created it by name.
 func TestPutAllOrNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		q := w.queue(w.Session("a"))

@@ -226,7 +226,7 @@ func TestRefusedConsume(t *testing.T) {
 	})
 }
 
-// Of what is put together nothing is put if one can't be.
+// PutAll puts nothing if one of its entries can't be put.
 func TestRefusedPutAll(t *testing.T) {
 	both(t, func(w *world) {
 		q := w.queue()

@@ -13,9 +13,9 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// What random schedules do not show of holds is here: readers of both languages read at one time and do not pass a writer, and
-// each language lists and counts the other's. That contenders wait for each other is shown there, and in
-// TestFirstComeFirstServed; the bytes are in TestGolden.
+// These tests show of holds what random schedules do not: readers of both languages read at one time and do not pass a writer, and
+// each language lists and counts the other's. TestRandomSchedules and TestFirstComeFirstServed show that contenders wait for each
+// other, TestGolden shows the bytes.
 
 // Readers of both languages read together, and a writer of either waits for them and keeps them out.
 func TestReadersAndWriters(t *testing.T) {
