@@ -13,9 +13,9 @@ import (
 	"github.com/kielgo/kiel/test/wait"
 )
 
-// These tests show of holds what random schedules do not: readers of both languages read at one time and do not pass a writer, and
-// each language lists and counts the other's. TestRandomSchedules and TestFirstComeFirstServed show that contenders wait for each
-// other, TestGolden shows the bytes.
+// These tests show of holds what random schedules do not: readers of both languages read at one time and do not pass a writer,
+// and each language lists and counts the other's. TestRandomSchedules and TestFirstComeFirstServed show that contenders wait for
+// each other, TestGolden shows the bytes.
 
 // Readers of both languages read together, and a writer of either waits for them and keeps them out.
 func TestReadersAndWriters(t *testing.T) {
