@@ -81,8 +81,8 @@ func TestDeletedGroupIsRestored(t *testing.T) {
 	})
 }
 
-// A group that starts at the end reads nothing old, but a partition that the topic gets later from its first message, whichever of
-// two members opens which partition first.
+// A group that starts at the end reads nothing old, but a partition that the topic gets later from its first message, whichever
+// of two members opens which partition first.
 func TestNewPartitionsFromLatest(t *testing.T) {
 	t.Parallel()
 	longer(t, func(t *testing.T, version string) {
