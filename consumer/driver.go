@@ -30,6 +30,7 @@ type driver struct {
 	begun    time.Time       // when Setup was called last
 	ended    time.Time       // when the session has ended last
 	left     time.Time       // when the member has begun to leave
+	first    time.Time       // when a claim came last to a member that had none
 	age      time.Duration   // how old a session has to be for a gain to end it
 	trusting *session.Incarnation
 	forget   func() bool // stops the wait for the end of trusting; nil before the first
@@ -55,9 +56,12 @@ const sessionTimers = sessions.BackOver + 1 - sessions.WaitOver
 // The times of sessions. A gain ends no session that is younger than an age: minAge, doubled by each session that is younger when
 // it ends, up to maxAge.
 const (
-	claimsWait = time.Second // how long a call waits for its claims, and a session goes on without claims that its member holds
-	minAge     = time.Second
-	maxAge     = 10 * time.Second
+	// claimsWait is how long a call that has a claim waits for the others, and a session goes on without claims that its member
+	// holds. A call that has none holds nobody up, and waits for as long as a rebalance may take.
+	claimsWait = time.Second
+
+	minAge = time.Second
+	maxAge = 10 * time.Second
 )
 
 // newDriver returns the driver of a membership. begun is when Setup was called last, in an earlier membership, if the next
@@ -198,6 +202,9 @@ func (d *driver) claimed(o *opening) (returned func()) {
 	defer d.mu.Unlock()
 	n := d.number(o.tp)
 	d.seats[n].runner = o
+	if !d.state.Holds() {
+		d.first = time.Now()
+	}
 	d.step(sessions.Input{What: sessions.Claimed, P: n}, nil)
 	stop := context.AfterFunc(o.work, func() { d.gone(o) })
 	stopLost := context.AfterFunc(o.claim.Context(), func() { d.gone(o) })

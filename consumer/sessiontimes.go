@@ -33,7 +33,15 @@ func stopTime(stopTimeout time.Duration) time.Duration {
 func (d *driver) deadline(what sessions.What, since time.Time) time.Time {
 	set := d.member.group.settings
 	switch what {
-	case sessions.WaitOver, sessions.GainOver:
+	case sessions.WaitOver:
+		if !d.state.Holds() {
+			return since.Add(set.RebalanceTimeout)
+		}
+		if d.first.After(since) {
+			since = d.first
+		}
+		return since.Add(claimsWait)
+	case sessions.GainOver:
 		return since.Add(claimsWait)
 	case sessions.PauseOver:
 		return d.begun.Add(sessionPause)

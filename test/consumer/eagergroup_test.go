@@ -72,6 +72,23 @@ func TestEagerStartOfMany(t *testing.T) {
 	})
 }
 
+// A call that has no claim yet waits for one, on a link on which one takes two seconds too: a session without claims would end at
+// once, and a program that calls Consume once would be without partitions from then on.
+func TestEagerStartOnASlowLink(t *testing.T) {
+	inRig(t, 16, func(t *testing.T, r *rig) {
+		h := &sessionLog{}
+		m := r.member("a", eager)
+		m.net.Delay(500 * time.Millisecond)
+		m.calls(h)
+		until(t, "all is read", func() bool { return h.reads() == 16 })
+		if got := h.setups(); len(got) != 1 {
+			t.Errorf("it had these sessions: %v", got)
+		}
+		quit(m)
+		r.check(false)
+	})
+}
+
 // cooperative gives a member the sessions of sarama's cooperative strategy.
 func cooperative(o *consumer.Options) {
 	o.Config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}

@@ -55,6 +55,9 @@ func (s *State) Waits(w What) bool {
 // InSession reports whether a session goes on.
 func (s *Head) InSession() bool { return s.Phase == InSetup || s.Phase == Running }
 
+// Holds reports whether the member has claims.
+func (s *State) Holds() bool { return s.holds > 0 }
+
 // step is one call of Step.
 type step struct {
 	*State
