@@ -139,9 +139,9 @@ func (j job) again(crash results.Crash) job {
 	return j
 }
 
-// goTest is the arguments of the go command.
+// goTest is the arguments of the go command. The checks of go vet are left to the linters, which have all of them.
 func (j job) goTest() []string {
-	args := []string{"test", "-json", "-count=" + strconv.Itoa(max(j.count, 1)), "-timeout=" + j.timeout.String()}
+	args := []string{"test", "-json", "-vet=off", "-count=" + strconv.Itoa(max(j.count, 1)), "-timeout=" + j.timeout.String()}
 	if j.race {
 		args = append(args, "-race")
 	}

@@ -147,7 +147,7 @@ func TestEnds(t *testing.T) {
 func TestAgain(t *testing.T) {
 	_, out, log, calls := try(t, one(part{name: "some", race: true, flags: []string{"-skip=X"}, timeout: time.Minute}, "a", "crashes1"))
 	lines := strings.Split(strings.TrimSpace(calls), "\n")
-	want := "test -json -count=1 -timeout=1m0s -race -p=1 -skip=X|^TestFirst$ " + path("crashes1")
+	want := "test -json -vet=off -count=1 -timeout=1m0s -race -p=1 -skip=X|^TestFirst$ " + path("crashes1")
 	if len(lines) != 2 || lines[1] != want {
 		t.Errorf("called %q, want %q in the end", lines, want)
 	}
