@@ -57,7 +57,8 @@ const sessionTimers = sessions.BackOver + 1 - sessions.WaitOver
 // it ends, up to maxAge.
 const (
 	// claimsWait is how long a call that has a claim waits for the others, and a session goes on without claims that its member
-	// holds. A call that has none holds nobody up, and waits for as long as a rebalance may take.
+	// holds. A call that has none holds nobody up, and waits for as long as a rebalance may take, as sarama's does; if that is
+	// very short, for maxAge.
 	claimsWait = time.Second
 
 	minAge = time.Second

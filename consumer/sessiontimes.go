@@ -35,7 +35,7 @@ func (d *driver) deadline(what sessions.What, since time.Time) time.Time {
 	switch what {
 	case sessions.WaitOver:
 		if !d.state.Holds() {
-			return since.Add(set.RebalanceTimeout)
+			return since.Add(max(set.RebalanceTimeout, maxAge))
 		}
 		if d.first.After(since) {
 			since = d.first

@@ -333,7 +333,8 @@ func TestLateReadsAreNotRepeated(t *testing.T) {
 			for _, n := range read {
 				twice += n - 1
 			}
-			if losses := o.session.Stats().TrustLosses; losses != 1 || twice > 16 { // those under way
+			// 16 are under way when trust is lost, and on a busy machine the answers to some before them are, too.
+			if losses := o.session.Stats().TrustLosses; losses != 1 || twice > 24 {
 				w.Errorf("entries %v: %d of %d were read a second time, after %d losses of trust", entries, twice, n, losses)
 			}
 		})

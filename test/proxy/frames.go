@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -117,8 +118,8 @@ func (l *Link) Session() Session {
 	return l.session
 }
 
-// closeTries is how often Close tries while the server closes its connection instead of answering. It does that after it has
-// closed the session, and when the client itself comes back in between.
+// closeTries is how often Close tries while the server closes its connection, or is silent, instead of answering. It does that
+// after it has closed the session, and when the client itself comes back in between.
 const closeTries = 10
 
 // Close ends the session at a server, behind the back of its client: who knows id and password is the client.
@@ -129,7 +130,7 @@ func (s Session) Close(ctx context.Context, addr string) error {
 			return nil
 		case errors.Is(err, errNotOurs) && try > 0:
 			return nil // it is gone
-		case !errors.Is(err, io.EOF):
+		case !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Errorf("close session: %w", err)
 		}
 	}

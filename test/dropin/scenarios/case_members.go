@@ -127,7 +127,7 @@ func runSlowHandOver(s *scene) {
 		return nil
 	}
 	end2 := m2.loop(h2)
-	s.untilOn("the second member is set up", func() bool { return h2.setups.Load() > 0 }, SaramaCooperative, OursEager, OursIncremental)
+	s.untilOn("the second member is set up", func() bool { return h2.setups.Load() > 0 }, SaramaCooperative, OursIncremental)
 	s.settle()
 	s.note("the second member", "is set up while the handler of the first runs: %t", h2.setups.Load() > 0)
 	s.note("ConsumeClaim of the second", "is called while the handler of the first runs: %t", h2.begun.Load() > 0)

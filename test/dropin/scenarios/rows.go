@@ -42,7 +42,6 @@ func Rows() []Row {
 			{"a second member joins and leaves", "*"},
 			{"partitions are added", "first session"},
 			{"partitions are added, Offsets.Initial is newest", "first session"},
-			{"a handler is slow while a second member joins", "the second member"},
 		}},
 		{Title: "Strategies", Reason: "which member gets which partition is nothing that a handler relies on here: the scenarios compare the partitions of all members together; package consumer's own tests have strategies"},
 		{Title: "Claims in Setup", Findings: []Place{
