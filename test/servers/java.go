@@ -13,19 +13,14 @@ import (
 	"github.com/kielgo/kiel/test/servers/software"
 )
 
-// javaCommand is a Java with a small heap that starts fast.
-func javaCommand(tb testing.TB, heap string, args ...string) *exec.Cmd {
+// javaCommand is a Java with a small heap and the classes of a folder of jars that starts fast.
+func javaCommand(tb testing.TB, heap, jars string, args ...string) *exec.Cmd {
 	tb.Helper()
 	java, err := software.Java()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	flags := []string{
-		"-Xmx" + heap,
-		"-XX:+UseSerialGC",
-		"-XX:TieredStopAtLevel=1",
-		"-XX:-UsePerfData",
-	}
+	flags := append(software.JavaFlags(), "-Xmx"+heap, "-XX:SharedArchiveFile="+software.Classes(jars), "-cp", jars+"/*")
 	// The test's context ends before its cleanups, and the process lives until these.
 	return exec.CommandContext(context.WithoutCancel(tb.Context()), java, append(flags, args...)...)
 }

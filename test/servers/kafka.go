@@ -278,6 +278,8 @@ func (n *KafkaNode) data() string { return filepath.Join(n.dir, "data") }
 
 func (n *KafkaNode) config() string { return filepath.Join(n.dir, "server.properties") }
 
+func (n *KafkaNode) log4j() string { return filepath.Join(n.dir, "log4j.properties") }
+
 func (n *KafkaNode) configure() {
 	n.kafka.tb.Helper()
 	var voters []string
@@ -317,7 +319,7 @@ func (n *KafkaNode) configure() {
 	n.configureSecure(config)
 	maps.Copy(config, n.kafka.opts.Config)
 	writeConfig(n.kafka.tb, n.config(), config)
-	writeFile(n.kafka.tb, filepath.Join(n.dir, "log4j.properties"), log4j)
+	writeFile(n.kafka.tb, n.log4j(), log4j)
 }
 
 // Start starts the broker (again), with its data and on its port. It does not wait: see [KafkaNode.WaitReady].
@@ -333,8 +335,8 @@ func (n *KafkaNode) java(name, heap string, args ...string) *Process {
 	if err != nil {
 		tb.Fatalf("Kafka %s: %v", version, err)
 	}
-	args = append([]string{"-cp", n.dir + ":" + jars + "/*"}, args...)
-	return start(tb, fmt.Sprintf("%s-%d", name, n.id), javaCommand(tb, heap, args...), n.dir)
+	args = append([]string{"-Dlog4j.configuration=file:" + n.log4j()}, args...)
+	return start(tb, fmt.Sprintf("%s-%d", name, n.id), javaCommand(tb, heap, jars, args...), n.dir)
 }
 
 // WaitReady waits until the broker serves and knows all the others.

@@ -247,6 +247,8 @@ func (n *ZooKeeperNode) TLSAddr() string { return loopback(n.tlsPort) }
 // PeerPorts returns the ports on which the other servers of the ensemble reach this one.
 func (n *ZooKeeperNode) PeerPorts() PeerPorts { return n.peer }
 
+func (n *ZooKeeperNode) logback() string { return filepath.Join(n.dir, "logback.xml") }
+
 func (n *ZooKeeperNode) dataDir() string { return filepath.Join(n.dir, "data") }
 
 func (n *ZooKeeperNode) configure() {
@@ -293,7 +295,7 @@ func (n *ZooKeeperNode) configure() {
 	}
 	writeFile(tb, filepath.Join(n.dataDir(), "myid"), fmt.Sprint(n.index+1))
 	writeConfig(tb, filepath.Join(n.dir, "zoo.cfg"), config)
-	writeFile(tb, filepath.Join(n.dir, "logback.xml"), logback)
+	writeFile(tb, n.logback(), logback)
 }
 
 // Start starts the server (again), with its data and on its ports. It does not wait: see [ZooKeeperNode.WaitReady].
@@ -308,12 +310,13 @@ func (n *ZooKeeperNode) Start() {
 		"-Dzookeeper.forceSync=no",    // a killed process loses nothing, a machine without power may
 		"-Dzookeeper.preAllocSize=64", // KiB
 		"-Dzookeeper.quiet=true",
+		"-Dlogback.configurationFile=" + n.logback(),
 	}
 	if opts.JuteMaxBuffer > 0 {
 		args = append(args, fmt.Sprintf("-Djute.maxbuffer=%d", opts.JuteMaxBuffer))
 	}
-	args = append(args, "-cp", n.dir+":"+jars+"/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(n.dir, "zoo.cfg"))
-	n.Process = start(tb, fmt.Sprintf("zookeeper-%d", n.index+1), javaCommand(tb, opts.Heap, args...), n.dir)
+	args = append(args, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(n.dir, "zoo.cfg"))
+	n.Process = start(tb, fmt.Sprintf("zookeeper-%d", n.index+1), javaCommand(tb, opts.Heap, jars, args...), n.dir)
 }
 
 // WaitReady waits until the server serves clients.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -50,6 +51,13 @@ func install(ctx context.Context, out io.Writer, tools []tool, parts []part) err
 			return fmt.Errorf("install %s: %w", p.name, err)
 		}
 	}
+	var archives sync.WaitGroup
+	for _, p := range parts {
+		if p.product != "" {
+			archives.Go(func() { archive(ctx, out, p, filepath.Join(cache, p.name)) })
+		}
+	}
+	archives.Wait()
 	return nil
 }
 
