@@ -339,7 +339,7 @@ func (n *ZooKeeperNode) ready() error {
 			return false, nil //nolint:nilerr // asked again
 		}
 		conf, err := n.ask("conf", limit)
-		if err != nil {
+		if err != nil || !strings.Contains(conf, "dataDir=") { // its ensemble may elect another leader in between
 			return false, nil //nolint:nilerr // asked again
 		}
 		if !strings.Contains(conf, n.dataDir()) {
