@@ -142,8 +142,8 @@ func testPlan(timeout time.Duration) plan {
 				why: "what starts processes that work; the race detector would watch the tests alone",
 			}},
 			{{
-				name: "servers", packages: longestServers, rest: servers, race: true, shuffle: true, timeout: timeout, jobs: 2, flags: []string{"-skip=" + soaked},
-				why: "what else starts real servers, but for what takes figures, which make bench does on a quiet machine; two at a time beside the processes, since they wait for servers half of the time",
+				name: "servers", packages: longestServers, rest: servers, shuffle: true, timeout: timeout, jobs: 2, flags: []string{"-skip=" + soaked},
+				why: "what else starts real servers, but for what takes figures, which make bench does on a quiet machine; two at a time beside the processes, since they wait for servers half of the time; the soak has it with the race detector, and the unit part the same code on servers in memory",
 			}},
 			{
 				{name: "vuln", command: []string{"make", "vuln"}, low: true, why: "known vulnerabilities; an answer of another day must not stop what else runs"},
