@@ -75,7 +75,7 @@ func compareWords(t *testing.T, version string, members int) {
 	zk.Stop()
 }
 
-// serveTogether serves one zktest at several addresses.
+// serveTogether serves one zktest at several addresses, and returns when it has begun to at all: before, it has fewer members.
 func serveTogether(t *testing.T, members int) []string {
 	t.Helper()
 	srv := zktest.NewServer(options())
@@ -88,6 +88,9 @@ func serveTogether(t *testing.T, members int) []string {
 		}
 		go func() { _ = srv.Serve(l) }() // Close ends it
 		addresses = append(addresses, l.Addr().String())
+	}
+	for _, address := range addresses {
+		ask(t, address, "ruok")
 	}
 	return addresses
 }
