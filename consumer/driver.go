@@ -30,7 +30,7 @@ type driver struct {
 	begun    time.Time       // when Setup was called last
 	ended    time.Time       // when the session has ended last
 	left     time.Time       // when the member has begun to leave
-	first    time.Time       // when a claim came last to a member that had none
+	first    time.Time       // when the member, without any claim, got one last
 	age      time.Duration   // how old a session has to be for a gain to end it
 	trusting *session.Incarnation
 	forget   func() bool // stops the wait for the end of trusting; nil before the first

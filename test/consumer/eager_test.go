@@ -257,6 +257,32 @@ func TestEagerSlowHandler(t *testing.T) {
 	})
 }
 
+// A call that gets no claim calls Setup when its own RebalanceTimeout is over, or ten seconds if that is longer.
+func TestEagerSetupWithoutClaims(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{2 * time.Second: 10 * time.Second, 20 * time.Second: 20 * time.Second} {
+		inRig(t, 4, func(t *testing.T, r *rig) {
+			slow := newGate()
+			a := r.member("a", eager)
+			b := r.member("b", func(o *consumer.Options) { eager(o); o.RebalanceTimeout = timeout })
+			ha, hb := &sessionLog{}, &sessionLog{}
+			ha.onReturn = func(sarama.ConsumerGroupClaim) { slow.wait() }
+			a.calls(ha)
+			until(t, "a reads", func() bool { return ha.reads() == 4 })
+			time.Sleep(5 * time.Second)
+			began := time.Now()
+			b.calls(hb)
+			until(t, "b has a session", func() bool { return len(hb.setups()) == 1 })
+			if d := time.Since(began); d < want || d > want+time.Second || hb.setups()[0] != "[]" {
+				t.Errorf("Setup is called with %v after %v, want [] after %v", hb.setups(), d, want)
+			}
+			slow.open()
+			until(t, "both read two", func() bool { return ha.reads() == 2 && hb.reads() == 2 })
+			quit(a, b)
+			r.check(false)
+		})
+	}
+}
+
 // Calls that have not returned RebalanceTimeout after the end of the session are abandoned: Consume returns ErrStuck, the others
 // get all, whether the plan gives it to them or not, and the next call waits until they have returned. A RebalanceTimeout of less
 // than a second will do.
