@@ -121,6 +121,9 @@ func (s *Server) Close() error {
 //
 // In a test [Start] is shorter. For a listener of another kind, or more than one, use [NewServer] and [Server.Serve].
 func StartTCP(ctx context.Context, address string, opts Options) (srv *Server, listening string, err error) {
+	if err := ctx.Err(); err != nil { // Listen looks at ctx only while it asks for a name, and not always then
+		return nil, "", fmt.Errorf("zktest: %w", err)
+	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", cmp.Or(address, anyPort))
 	if err != nil {
 		return nil, "", fmt.Errorf("zktest: %w", err)

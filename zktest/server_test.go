@@ -70,8 +70,10 @@ func TestStartTCP(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if srv, _, err := zktest.StartTCP(ended, "localhost:0", zktest.Options{}); srv != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that has ended: %v", err)
+	for _, address := range []string{"", "localhost:0"} {
+		if srv, _, err := zktest.StartTCP(ended, address, zktest.Options{}); srv != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("at %q with a context that has ended: %v", address, err)
+		}
 	}
 	if srv, _, err := zktest.StartTCP(t.Context(), "nonsense", zktest.Options{}); srv != nil || err == nil {
 		t.Errorf("at an address without a port: %v", err)
