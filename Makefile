@@ -39,7 +39,7 @@ test-unit: ## the tests that need no servers, in under 2 minutes
 	@$(RUNTESTS) unit --timeout=$(TIMEOUT)
 
 .PHONY: soak
-soak: setup ## the tests on real servers, COUNT=10 times in random order, 15 minutes each; their long cases once; then 20 × COUNT days of the simulation and 200 × COUNT histories, and the mutants
+soak: setup ## the tests on real servers, COUNT=10 times in random order, 15 minutes each; their long cases once; then 20 × COUNT days of the simulation and 200 × COUNT histories, each fuzz test for a minute, and the mutants
 	@go run ./test/cmd/setup -old
 	@$(RUNTESTS) soak --count=$(COUNT) --first=$(FIRST)
 

@@ -106,13 +106,13 @@ func TestKeyboard(t *testing.T) {
 	}
 	run(b, chromedp.KeyEvent(kb.Enter))
 	b.until(patience, `location.hash === "#wrong"`)
-	run(b, chromedp.Focus(`a[href="?partition=orders%3A5#partition"]`))
+	b.focus(`a[href="?partition=orders%3A5#partition"]`)
 	began := eval[string](b, `document.getElementById("at").textContent`)
 	b.until(patience, fmt.Sprintf(`document.getElementById("at").textContent !== %q`, began))
 	if got := eval[string](b, `document.activeElement.getAttribute("href")`); got != "?partition=orders%3A5#partition" {
 		t.Errorf("the focus has gone to %q", got)
 	}
-	run(b, chromedp.Focus("pre"))
+	b.focus("pre")
 	began = eval[string](b, `document.getElementById("part-findings").textContent`)
 	b.until(patience, fmt.Sprintf(`document.getElementById("part-findings").textContent !== %q`, began))
 	if got := eval[string](b, `document.activeElement.tagName`); got != "PRE" {
@@ -121,7 +121,7 @@ func TestKeyboard(t *testing.T) {
 	if !eval[bool](b, `(() => { const at = document.getElementById("at"); return new Date(at.getAttribute("datetime")).toISOString().includes(at.textContent) })()`) {
 		t.Error("the tooltip has the time of another look")
 	}
-	run(b, chromedp.Focus(`a[href="?partition=orders%3A5#partition"]`))
+	b.focus(`a[href="?partition=orders%3A5#partition"]`)
 	run(b, chromedp.KeyEvent(kb.Enter))
 	b.until(patience, shows("owner c")+` && document.querySelector("#partition h3") !== null && location.search === "?partition=orders%3A5"`)
 	b.check("a partition")
@@ -217,7 +217,7 @@ func TestWithoutScripts(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	text := run(b, chromedp.Text("main"))
+	text := b.text() // in one step, as in focus
 	for _, want := range []string{"orders:0 stands still in", "kiel release billing orders:2"} {
 		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
 			t.Errorf("it does not show %q: %s", want, text)

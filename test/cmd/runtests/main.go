@@ -26,7 +26,7 @@ const (
 	more        = `Examples:
   runtests test                       all tests, as make test
   runtests test --list                what that would run, and why there
-  runtests test --part=servers,fuzz   these parts of it alone
+  runtests test --part=servers,chaos  these parts of it alone
   runtests soak --count=20 --first=7  20 rounds, with the seeds of 7
   runtests show out/test.json         print that run again
 
@@ -55,7 +55,7 @@ const (
 type cli struct {
 	Test  testCmd  `cmd:"" help:"All tests, on real servers: what must pass before a change goes in."`
 	Unit  unitCmd  `cmd:"" help:"The tests that need no servers, without the race detector."`
-	Soak  soakCmd  `cmd:"" help:"The tests on real servers many times, their long cases once, and long simulations and histories."`
+	Soak  soakCmd  `cmd:"" help:"The tests on real servers many times, their long cases once, long simulations and histories, fuzz tests and mutants."`
 	Chaos chaosCmd `cmd:"" help:"Random faults on real processes and servers."`
 	Sim   simCmd   `cmd:"" help:"Groups in virtual time under faults."`
 	Fuzz  fuzzCmd  `cmd:"" help:"Fuzz tests of the library, each on one core, two at a time."`

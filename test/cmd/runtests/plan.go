@@ -58,11 +58,15 @@ const (
 	// randomDays is how many group-days of the simulation run with a random seed, besides those with fixed seeds.
 	randomDays = 2
 
-	// norace are tests that run without the race detector: it crashes in most runs of the first, as it does in the simulation,
-	// and the others, of thousands of partitions, members or lines, of hours, or of one case more of what runs with it, take it
-	// minutes.
+	// norace are tests that run without the race detector, which the soak has of all: it crashes in most runs of the first, as it
+	// does in the simulation, and in those of ownership, and the others, of thousands of partitions, members or lines, of hours,
+	// of what one goroutine decodes, or of one case more of what runs with it, take it minutes.
 	norace = `^TestFlappingMember$|^TestTenThousandPartitions$|^TestSickMember$/./^z$|^TestLinesOfHandlers$|^TestCalmCostsNoList$|` +
-		`^TestCharactersOfPaths$|^TestHostileServer$|^TestDataWatchesAtRandom$|^TestStormOfJoins$|^TestThousandClaimsCostFewRequests$|^TestAnswersHaveBoundedMemory$`
+		`^TestCharactersOfPaths$|^TestHostileServer$|^TestDataWatchesAtRandom$|^TestStormOfJoins$|^TestThousandClaimsCostFewRequests$|` +
+		`^TestAnswersHaveBoundedMemory$|` +
+		`^TestRandomSchedules$|^TestLiveness$|^TestEachRequestRefused$|^TestLeavingWhileRefused$|` + // ownership
+		`^TestManyMembers$|^TestTwoStaticProcesses$|^TestRestoredFromABackup$|` +
+		`^TestRandomLogs$|^TestNothingComesTwice$|^TestMemoryOfCompressed$|^TestScratchIsDropped$|^TestBombs$` // consumer/internal/fetch
 
 	// raced are tests of whole groups that run with the race detector, too: of calls, callbacks and handlers that run at the same
 	// time. It makes them eight times as slow; the soak has all with it.
@@ -96,13 +100,6 @@ var (
 		"test/alerts", "test/compose", "test/consumer/differential", "test/consumer/realkafka", "test/dropin/functional",
 		"test/dropin/modules", "test/dropin/programs/realkafka", "test/dropin/scenarios/realkafka", "test/incident", "test/integration", "test/cmd/release",
 	}
-
-	// fuzzed are fuzz tests of what servers and other members send, and of what must hold for any group.
-	fuzzed = []string{
-		"./session.FuzzConnectReply", "./session.FuzzFrames", "./internal/sharedset.FuzzDecode", "./internal/zones.FuzzDecode",
-		"./allocator.FuzzRecord", "./consumer/internal/offsets.FuzzTextOf", "./allocfn.FuzzTopicBalanced",
-		"./consumer/internal/fetch.FuzzAnswer", "./consumer/internal/fetch.FuzzRecords",
-	}
 )
 
 // testPlan is make test.
@@ -126,7 +123,7 @@ func testPlan(timeout time.Duration) plan {
 				},
 				{name: "concurrent", packages: []string{allocfn}, more: true, race: true, timeout: timeout, flags: []string{"-run=Concurrent"}, why: "what runs at the same time"},
 				{name: "raced", packages: []string{groups}, more: true, race: true, timeout: timeout, flags: []string{"-run=" + raced}, why: "what runs at the same time in a group"},
-				{name: "norace", packages: []string{"test/stack", "ownership", "party", "session", "allocator", "consumer/inspect"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
+				{name: "norace", packages: []string{"test/stack", "ownership", "party", "session", "allocator", "consumer/inspect", "consumer/internal/fetch"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
 			}, otherProcessors(timeout)...),
 		},
 		{
@@ -145,10 +142,7 @@ func testPlan(timeout time.Duration) plan {
 				name: "servers", packages: longestServers, rest: servers, shuffle: true, timeout: timeout, jobs: 2, flags: []string{"-skip=" + soaked},
 				why: "what else starts real servers, but for what takes figures, which make bench does on a quiet machine; two at a time beside the processes, since they wait for servers half of the time; the soak has it with the race detector, and the unit part the same code on servers in memory",
 			}},
-			{
-				{name: "vuln", command: []string{"make", "vuln"}, low: true, why: "known vulnerabilities; an answer of another day must not stop what else runs"},
-				{name: "fuzz", fuzz: fuzzed, fuzzFor: 8 * time.Second, low: true, why: "takes what is left by the servers' tests, which wait a quarter of the time"},
-			},
+			{{name: "vuln", command: []string{"make", "vuln"}, low: true, why: "known vulnerabilities; an answer of another day must not stop what else runs"}},
 		},
 	}
 }
@@ -197,12 +191,16 @@ func soakPlan(count, first int) plan {
 				why: "the way back to an earlier version, and frozen members on both; twenty rounds of restarts; the rest of chaos has no long cases",
 			},
 		}},
-		{{{name: "groups", packages: []string{groups}, race: true, shuffle: true, why: "all tests of whole groups with the race detector"}}},
+		{{
+			{name: "groups", packages: []string{groups}, race: true, shuffle: true, why: "all tests of whole groups with the race detector"},
+			{name: "unit", packages: longestUnits, rest: units, race: true, shuffle: true, why: "all tests without servers with it"},
+		}},
 		{{days(float64(20*count), 1000*first)}},
 		{{{
 			name: "history", packages: []string{history}, why: "histories of the recipes under faults",
 			args: []string{"-runs=" + strconv.Itoa(200*count), "-real=" + strconv.Itoa(10*count), "-first=" + strconv.Itoa(first)},
 		}}},
+		{{{name: "fuzz", fuzzFor: time.Minute, why: "inputs that nobody thought of; those known already are in the unit part"}}},
 		{{{name: "mutants", command: []string{"go", "run", "./test/cmd/mutants"}, why: "for each rule a defect that its test must find"}}},
 	}
 	if emulates() {
