@@ -107,8 +107,8 @@ func eval[T any](b *browser, expression string) T {
 	return run(b, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
-// focus gives an element of the page the focus, in one step: chromedp looks for it first, and the page may have put another one in
-// its place then.
+// focus gives an element of the page the focus, in one step: chromedp looks for it first, and the page may have put another one
+// in its place then.
 func (b *browser) focus(selector string) {
 	b.t.Helper()
 	quoted, _ := json.Marshal(selector)

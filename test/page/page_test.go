@@ -217,11 +217,8 @@ func TestWithoutScripts(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	text := b.text() // in one step, as in focus
 	for _, want := range []string{"orders:0 stands still in", "kiel release billing orders:2"} {
-		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
-			t.Errorf("it does not show %q: %s", want, text)
-		}
+		b.until(patience, shows(want))
 	}
 	if u, err := url.Parse(s.URL); err != nil || u.Path != "/group/" {
 		t.Errorf("%s", s.URL)
