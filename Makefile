@@ -31,7 +31,7 @@ demo: ## a group at work, on embedded servers, in under a minute; make demo KEEP
 	@go run ./cmd/demo-consumer $(if $(KEEP),--keep)
 
 .PHONY: test
-test: setup ## all tests, on real servers, half an hour on 2 cores; out/runtests --help tells more
+test: setup ## all tests, on real servers, some 25 minutes on 2 cores; out/runtests --help tells more
 	@$(RUNTESTS) test --timeout=$(TIMEOUT)
 
 .PHONY: test-unit
