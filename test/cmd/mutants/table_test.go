@@ -55,7 +55,6 @@ var notInTable = map[string]string{
 	"party-records-list-refused":     "a group's view of its members",
 	"party-records-mended":           "a member's own znode",
 	"party-records-outlive-sessions": "a group's view of its members",
-	"party-records-own":              "a group's view of its members",
 	"party-records-refused":          "a member's own znode",
 	"party-records-taken-along":      "a member's own znode",
 	"party-records-together":         "a member's own znode",
