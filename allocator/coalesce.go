@@ -10,7 +10,7 @@ type coalescer struct {
 	first, last time.Time // when the first and the last of the waiting changes came; zero if none waits
 	calm        time.Time // when the quiet time is over: a change from then on is acted on at once
 	urgent      bool      // whether one of the waiting changes must not wait
-	lacking     bool      // whether the set lacks the seed, which a member adds in a moment: due waits for it, max at most
+	awaited     []string  // what a deleted set had, which the members add again in a moment: due waits for it, max at most
 }
 
 // change adds a change, and reports whether another one waits already.
@@ -32,10 +32,24 @@ func (c *coalescer) due() (time.Time, bool) {
 		return c.first, true
 	}
 	quiet, most := c.last.Add(c.quiet), c.first.Add(c.max)
-	if c.lacking || most.Before(quiet) {
+	if len(c.awaited) > 0 || most.Before(quiet) {
 		return most, true
 	}
 	return quiet, true
+}
+
+// deleted records that a set with items was deleted. If it lacked some of an earlier set's, those are still awaited.
+func (c *coalescer) deleted(items []string) {
+	if len(c.awaited) == 0 {
+		c.awaited = items
+	}
+}
+
+// holds records what the set holds now.
+func (c *coalescer) holds(items []string) {
+	if hasAll(items, c.awaited) {
+		c.awaited = nil
+	}
 }
 
 // acted records that the waiting changes are acted on now.

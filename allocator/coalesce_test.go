@@ -42,7 +42,10 @@ func TestCoalescer(t *testing.T) {
 					c.change(now)
 					next++
 					c.urgent = c.urgent || next == test.urgent
-					c.lacking = next == test.lacking
+					c.awaited = nil
+					if next == test.lacking {
+						c.awaited = []string{"t:0"}
+					}
 				}
 				if due, ok := c.due(); ok && !due.After(now) {
 					c.acted(now)

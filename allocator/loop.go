@@ -303,13 +303,15 @@ func (l *loop) onSet(v *sharedset.View) {
 	case old == nil || old.Incarnation != v.Incarnation:
 		l.renew()
 	case old.Exists && !old.SameZnode(v):
-		// The znode was deleted, and perhaps created again. Some member adds its seed in a moment; one rebalance is better than
-		// two, of which the first takes partitions away. How long the seed takes depends on the links and the servers.
+		// The znode was deleted, and perhaps created again. The members add their seeds in a moment; one rebalance is better than
+		// two, of which the first takes partitions away. How long the seeds take depends on the links and the servers. This
+		// member's own may be back before another's, whose partitions it must not divide away until then.
 		l.coalescer.disturb(time.Now())
-		l.coalescer.lacking = !l.seeder.done(v)
+		l.coalescer.deleted(old.Items)
+		l.coalescer.holds(v.Items)
 		l.change(false)
 	case !slices.Equal(old.Items, v.Items):
-		l.coalescer.lacking = l.coalescer.lacking && !l.seeder.done(v)
+		l.coalescer.holds(v.Items)
 		l.change(!l.wasReady && l.seeder.done(l.set))
 	case text(old.Err) != text(v.Err):
 		l.republish(true)

@@ -59,28 +59,43 @@ func TestSeedThatCameMeanwhileIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// When the set is deleted, members on slow links take longer than QuietPeriod to add their seed again. They wait for it,
-// and nothing moves.
+// When the set is deleted, members on slow links take longer than QuietPeriod to add their seeds again. All members wait for all
+// that the set held, and nothing moves.
 func TestDeletedSetIsSeededAgainSlowly(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.pair(ids(3), ids(3))
-		sleep(time.Minute)
-		a.rebalanced()
-		b.rebalanced()
-		w.net.Delay(20 * time.Millisecond)
-		noerr.Must(t, w.srv.Delete(partitions))
-		seeded := time.Now()
-		for w.set() != `["t:0", "t:1", "t:2"]` {
-			sleep(time.Millisecond)
-		}
-		if took := time.Since(seeded); took < 300*time.Millisecond {
-			t.Errorf("the seed is there again after %v, before anybody misses it", took)
-		}
-		sleep(settle)
-		for _, r := range append(a.rebalanced(), b.rebalanced()...) {
-			if len(r.Added)+len(r.Removed) > 0 {
-				t.Errorf("moved in between: +%v -%v", r.Added, r.Removed)
-			}
-		}
-	})
+	tests := []struct {
+		name       string
+		a, b       []int32
+		slowA      time.Duration
+		slowB      time.Duration
+		setIsWhole string
+	}{
+		{"one seed", ids(3), ids(3), 20 * time.Millisecond, 20 * time.Millisecond, `["t:0", "t:1", "t:2"]`},
+		{"two seeds, of which one comes first", []int32{0, 1}, []int32{2, 3}, 0, 40 * time.Millisecond, `["t:0", "t:1", "t:2", "t:3"]`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a, b := w.pair(test.a, test.b)
+				sleep(time.Minute)
+				a.rebalanced()
+				b.rebalanced()
+				a.client.Delay(test.slowA)
+				b.client.Delay(test.slowB)
+				noerr.Must(t, w.srv.Delete(partitions))
+				deleted := time.Now()
+				for w.set() != test.setIsWhole {
+					sleep(time.Millisecond)
+				}
+				if took := time.Since(deleted); took < 300*time.Millisecond {
+					t.Errorf("the set is whole again after %v, before anybody misses it", took)
+				}
+				sleep(settle)
+				for _, r := range append(a.rebalanced(), b.rebalanced()...) {
+					if len(r.Added)+len(r.Removed) > 0 {
+						t.Errorf("moved in between: +%v -%v", r.Added, r.Removed)
+					}
+				}
+			})
+		})
+	}
 }
