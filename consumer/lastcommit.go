@@ -18,9 +18,12 @@ import (
 // for a partition that is revoked for another member, because that member must not wait for the slowest handler; an eager one
 // from half of its time on.
 
-// commit stores the last marks: those made since the partition was opened, or those of Setup if it was not.
+// commit stores the last marks: those made since the partition was opened, or those of Setup and Cleanup if it was not.
 func (o *opening) commit(s *consumeSession) {
 	s.settle(o.tp)
+	if !o.member.group.settings.autoCommit {
+		s.dropSeeks(o.tp)
+	}
 	switch {
 	case o.last != nil:
 		o.commitLast(o.last)

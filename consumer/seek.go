@@ -15,6 +15,7 @@ type seek struct {
 	offset int64
 	text   string // the metadata that the user gave
 	reset  bool   // the call was ResetOffset
+	asked  bool   // Commit was called after it: without AutoCommit only that stores it while the partition is not open
 }
 
 // seek stores where an expected partition is to start. It returns false, and does nothing, for any other partition, and when
@@ -62,6 +63,28 @@ func (s *consumeSession) forgetSeek(p kiel.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.seeks, p)
+}
+
+// askSeeks notes that the user has called Commit for the marks and resets made so far.
+func (s *consumeSession) askSeeks() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seeks := range s.seeks {
+		for i := range seeks {
+			seeks[i].asked = true
+		}
+	}
+}
+
+// dropSeeks drops the marks and resets of a partition after which the user has not called Commit.
+func (s *consumeSession) dropSeeks(p kiel.Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kept := slices.DeleteFunc(s.seeks[p], func(to seek) bool { return !to.asked }); len(kept) > 0 {
+		s.seeks[p] = kept
+	} else {
+		delete(s.seeks, p)
+	}
 }
 
 // isPromised reports whether the partition has been this member's since Setup, by the claim or by the plan. If another member has

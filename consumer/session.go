@@ -213,6 +213,7 @@ func (s *groupSession) MarkMessage(m *sarama.ConsumerMessage, metadata string) {
 // session it stores the marks and resets made so far, which waits for transactions of former owners (KIP-447); with Options.Fence
 // it stores nothing there.
 func (s *groupSession) Commit() {
+	s.session.askSeeks()
 	if s.session.kind.Eager && s.session.inSetup() {
 		s.store()
 		return

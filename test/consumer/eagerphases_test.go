@@ -11,6 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/kielgo/kiel/consumer"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -88,6 +89,47 @@ func TestEagerMarksOfCleanupAlone(t *testing.T) {
 			t.Errorf("%d messages were handled, want those from 5 on", n)
 		}
 	})
+}
+
+// Without AutoCommit marks of partitions whose ConsumeClaim was never called count if Commit was called after them, and are
+// dropped if not: what a failed Setup has marked must not be passed over.
+func TestEagerMarksWithoutAutoCommit(t *testing.T) {
+	for _, where := range []string{"Cleanup", "a Setup that fails"} {
+		for _, commits := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/Commit=%v", where, commits), func(t *testing.T) {
+				inRig(t, 2, func(t *testing.T, r *rig) {
+					r.produce(10, 0, 1)
+					a := r.member("a", func(o *consumer.Options) { eager(o); manual(o) })
+					mark := func(s sarama.ConsumerGroupSession) {
+						s.MarkOffset(topic, 0, 5, "")
+						if commits {
+							s.Commit()
+						}
+						s.MarkOffset(topic, 0, 7, "")
+					}
+					a.startWith(funcs{setup: func(s sarama.ConsumerGroupSession) error {
+						if where == "Cleanup" {
+							<-s.Context().Done()
+							return nil
+						}
+						mark(s)
+						return errWork
+					}, cleanup: func(s sarama.ConsumerGroupSession) error {
+						if where == "Cleanup" {
+							mark(s)
+						}
+						return nil
+					}}, topic)
+					time.Sleep(3 * time.Second)
+					a.stop()
+					<-a.done
+					if got := r.committed(topic, 0); commits && got != 5 || !commits && got > 0 {
+						t.Errorf("%d is stored", got)
+					}
+				})
+			})
+		}
+	}
 }
 
 // Trust ends, and comes back, in each phase: nothing runs beside another, and all is read in the end.
