@@ -90,8 +90,8 @@ type Options struct {
 
 	// QuietPeriod and MaxDelay bound how changes are coalesced. The first change after QuietPeriod without any is acted on at
 	// once. Those that follow are acted on when no change has come for QuietPeriod, or when the first of them has waited for
-	// MaxDelay. When the set was deleted, the member waits until the members have added again what it held, MaxDelay at most. 0 is
-	// 200 ms and 1 s.
+	// MaxDelay. When the set was deleted, the member waits until the members have added again what it held, MaxDelay at most. 0
+	// is 200 ms and 1 s.
 	QuietPeriod, MaxDelay time.Duration
 
 	// StopTimeout bounds how long Run takes to return once it is to end. 0 is 30 s.
