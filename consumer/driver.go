@@ -32,6 +32,8 @@ type driver struct {
 	left     time.Time       // when the member has begun to leave
 	first    time.Time       // when the member, without any claim, got one last
 	age      time.Duration   // how old a session has to be for a gain to end it
+	pause    time.Duration   // from the last call of Setup to the next one, if a ConsumeClaim ends the session, or reading
+	unread   bool            // reading has ended by itself within that pause
 	trusting *session.Incarnation
 	forget   func() bool // stops the wait for the end of trusting; nil before the first
 	cause    error       // why the input was given that is being worked on
@@ -63,6 +65,10 @@ const (
 
 	minAge = time.Second
 	maxAge = 10 * time.Second
+
+	// maxPause is how long an eager session is, once reading of a partition ends again and again. What can't be read now may
+	// never be read, and each end of a session stops the member's other partitions, too.
+	maxPause = time.Minute
 )
 
 // newDriver returns the driver of a membership. begun is when Setup was called last, in an earlier membership, if the next
@@ -232,6 +238,9 @@ func (d *driver) of(o *opening, what sessions.What, cause error) {
 // ended when readingEnded returns.
 func (d *driver) readingEnded(p kiel.Partition) {
 	if o := d.runner(p); o != nil && !d.gone(o) {
+		d.mu.Lock()
+		d.unread = d.unread || d.state.Paused
+		d.mu.Unlock()
 		d.of(o, sessions.ByItself, nil)
 	}
 }
@@ -307,10 +316,22 @@ func (d *driver) grow() {
 	}
 }
 
+// setPause sets the pause of a session that begins. It is sessionPause, and doubles from session to session, up to maxPause,
+// while reading of a partition ends within it.
+func (d *driver) setPause() {
+	if d.unread {
+		d.pause = min(2*max(d.pause, sessionPause), maxPause)
+	} else {
+		d.pause = sessionPause
+	}
+	d.unread = false
+}
+
 // callSetup calls Setup of the running call.
 func (d *driver) callSetup(claims []int) {
 	s, m := d.call, d.member
 	d.begun = time.Now()
+	d.setPause()
 	m.group.setSetupAt(d.begun)
 	ps := make([]kiel.Partition, 0, len(claims))
 	for _, n := range claims {

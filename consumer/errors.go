@@ -82,8 +82,8 @@ var (
 	// ErrUnreadable says that a record batch can't be decoded, because its checksum is wrong for instance, or that an answer with
 	// it is larger than sarama.MaxResponseSize. The messages before it are handed out. The text names the first offset that can't
 	// be read and the first one behind the batch, where another such batch may be, and says what to do. Until then the partition
-	// is opened again every few seconds: messages before the batch are handed out again if they are not committed, and the batch
-	// alone is asked for.
+	// is opened again every few seconds, and the batch alone is asked for. Messages before the batch that are not committed are
+	// handed out again; in an eager session after 1 s, then 2, 4 and so on up to a minute, because the session ends with them.
 	ErrUnreadable = fetch.ErrUnreadable
 
 	// ErrOffsetReset says that Kafka does not have the position of a partition, or that an unclean leader election has truncated

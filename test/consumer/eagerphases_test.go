@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kielgo/kiel/consumer"
+	"github.com/kielgo/kiel/internal/testonly/noerr"
 	"github.com/kielgo/kiel/ownership"
 )
 
@@ -55,6 +58,34 @@ func TestEagerBlockedPartition(t *testing.T) {
 		}
 		until(t, "a reads four", func() bool { return ha.reads() == 4 })
 		quit(a)
+	})
+}
+
+// A batch that can't be read ends an eager session when messages before it are not committed. The member's other partitions must
+// not be stopped once a second for that.
+func TestEagerUnreadableBatch(t *testing.T) {
+	inRig(t, 2, func(t *testing.T, r *rig) {
+		r.produce(5, 0, 1)
+		noerr.Must(t, r.prod.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: make([]byte, 900<<10)}).FirstErr())
+		a := r.member("a", func(o *consumer.Options) { eager(o); o.MaxBatchBytes = 256 << 10 })
+		h := &sessionLog{each: func(s sarama.ConsumerGroupSession, _ sarama.ConsumerGroupClaim, m *sarama.ConsumerMessage) {
+			if m.Offset < 2 { // the others wait for more
+				s.MarkMessage(m, "")
+			}
+		}}
+		a.calls(h)
+		time.Sleep(2*time.Second + 500*time.Millisecond)
+		if n := len(h.setups()); n != 2 {
+			t.Errorf("%d sessions in 2.5 s, want the second one after a second", n)
+		}
+		time.Sleep(time.Hour)
+		if n := len(h.setups()); n < 58 || n > 70 {
+			t.Errorf("%d sessions in an hour, want one a minute", n)
+		}
+		a.leave()
+		if errs := a.errors(); !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, consumer.ErrUnreadable) }) {
+			t.Errorf("reported: %v", errs)
+		}
 	})
 }
 
