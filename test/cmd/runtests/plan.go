@@ -107,8 +107,11 @@ var (
 func testPlan(timeout time.Duration) plan {
 	return plan{
 		{
-			{unit(timeout, true)},
 			append(lane{
+				unit(timeout, true),
+				{name: "raced", packages: []string{groups}, more: true, race: true, timeout: timeout, flags: []string{"-run=" + raced}, why: "what runs at the same time in a group"},
+			}, otherProcessors(timeout)...),
+			{
 				{
 					name: "sim", packages: []string{sim}, shuffle: true, timeout: timeout, args: []string{"-random=" + strconv.Itoa(randomDays)},
 					why: "groups in virtual time; the race detector crashes most often in bubbles that live for days, and makes them five times as slow",
@@ -123,9 +126,8 @@ func testPlan(timeout time.Duration) plan {
 					why: "the recipes' clients under faults, each recipe three times",
 				},
 				{name: "concurrent", packages: []string{allocfn}, more: true, race: true, timeout: timeout, flags: []string{"-run=Concurrent"}, why: "what runs at the same time"},
-				{name: "raced", packages: []string{groups}, more: true, race: true, timeout: timeout, flags: []string{"-run=" + raced}, why: "what runs at the same time in a group"},
 				{name: "norace", packages: []string{"test/stack", "ownership", "party", "session", "allocator", "consumer/inspect", "consumer/internal/fetch"}, more: true, timeout: timeout, flags: []string{"-run=" + norace}, why: "what the unit part left out"},
-			}, otherProcessors(timeout)...),
+			},
 		},
 		{
 			{{
