@@ -195,7 +195,14 @@ func readPartitions(ctx context.Context, r *rig, what reading, c *collector) err
 	var wg sync.WaitGroup
 	for p, start := range what.starts {
 		var pc sarama.PartitionConsumer
-		if pc, err = from.ConsumePartition(p.topic, p.id, start); err != nil {
+		for {
+			pc, err = from.ConsumePartition(p.topic, p.id, start)
+			if !errors.Is(err, sarama.ErrNotLeaderForPartition) || ctx.Err() != nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond) // a leader moves
+		}
+		if err != nil {
 			err = fmt.Errorf("%s:%d from %d: %w", p.topic, p.id, start, err)
 			break
 		}
