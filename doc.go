@@ -9,7 +9,8 @@
 //   - Work other than consuming that has one owner at a time: package ownership, on an allocator and a session.
 //   - Only the mapping, as the Python class gives it, without claims: package allocator.
 //   - The functions that make the mapping, and those that compare mappings: package allocfn.
-//   - ZooKeeper itself: package session, the recipes below recipe, and package party.
+//   - A group from outside, for programs and in a browser: packages consumer/inspect and consumer/page.
+//   - ZooKeeper itself: package session, package party, and kazoo's recipes, one package each below recipe.
 //   - What a group looks like, for people and for probes: packages status and health.
 //   - Tests without servers: package consumertest for handlers, and package zktest, a ZooKeeper in memory.
 //

@@ -216,7 +216,8 @@ func (a *PartitionAllocator) stopped(op string) error {
 }
 
 // Leave deletes this member's znode, so that all members compute which member gets each of its partitions, and waits for a
-// snapshot that is not joined. Run goes on watching; the member does not join again.
+// snapshot that is not joined. Run goes on watching; the member does not join again, whatever Leave returns. Leave returns nil at
+// once before Run, and when Run ends. Its error is the session's, or wraps the cause of ctx.
 func (a *PartitionAllocator) Leave(ctx context.Context) error {
 	if err := a.party.Leave(ctx); err != nil {
 		return failed("leave", "", err)
@@ -237,7 +238,7 @@ func (a *PartitionAllocator) Leave(ctx context.Context) error {
 }
 
 // Rebalance reads members, set and zones again, computes the mapping even if nothing has changed, and waits for the snapshot or
-// for the end of ctx. The error is that of the computation.
+// for the end of ctx. The error is that of the computation; it wraps the cause of ctx, or [ErrStopped] when Run has ended.
 func (a *PartitionAllocator) Rebalance(ctx context.Context) error {
 	reply := make(chan error, 1)
 	select {
@@ -283,8 +284,9 @@ func (a *PartitionAllocator) Allocation() map[string][]int32 {
 // Names and ids are checked before anything is sent, and all faults are joined. Adding what is in the set is no error. What was
 // added belongs to the seed from then on: while this member runs it is added again when the set is deleted or restored from a
 // backup without it. A member makes one change to the set at a time: a call waits for earlier calls, and for the seed that is
-// being added. Errors are [ErrSetUnreadable], [ErrSetTooLarge] and the session's; a recipe.BlockedError says that the set's lock
-// could not be acquired.
+// being added. It blocks until the set is written, or ctx ends. Errors are [kiel.ErrInvalidName], [ErrSetUnreadable],
+// [ErrSetTooLarge] and the session's; after [session.ErrUncertain] nobody knows whether the set was changed, and the call may be
+// made again. A recipe.BlockedError says that the set's lock could not be acquired.
 func (a *PartitionAllocator) AddPartitions(ctx context.Context, partitions map[string][]int32) error {
 	all, err := items(partitions)
 	if err != nil {

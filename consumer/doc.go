@@ -28,8 +28,8 @@
 // # Before you use it
 //
 //   - Mark a message when its work is done, not before: what is marked is not read again.
-//   - A handler returns when its messages end or its context does. It has Options.RebalanceTimeout for that, after which the
-//     partition is lost to it.
+//   - A handler returns when its messages end or its context does. It has Options.RebalanceTimeout for that. After that the
+//     partition is lost to it, or in an eager session the member leaves.
 //   - Sessions of Consume are eager, as sarama's are by default, or incremental: docs/sessions.md says which kind is for whom.
 //     Run always works incrementally.
 //   - A new group begins at the first message without a Config, and with one where Consumer.Offsets.Initial says, which is the
@@ -64,8 +64,9 @@
 //   - An offset that was copied from another Kafka cluster is where its partition starts: docs/moving-to-another-cluster.md.
 //   - A refusal by Kafka's ACLs ends the call: at once at the start, later after a minute.
 //   - Nothing is passed over because a record batch can't be read or is too large ([ErrUnreadable]): it ends its partition.
-//   - A slow handler, a slow broker or one that throttles holds up no partition but its own, and memory is bounded by
-//     Options.BufferBytes and Options.MaxBatchBytes, as docs/reading.md has it.
+//   - A slow handler, a slow broker or one that throttles holds up no partition but its own while a session lasts; the end of an
+//     eager session waits for all handlers. Memory is bounded by Options.BufferBytes and Options.MaxBatchBytes, as
+//     docs/reading.md has it.
 //   - A partition that stands still although it has messages to read is fetched anew.
 //
 // # Not guaranteed

@@ -19,13 +19,13 @@ import (
 	"github.com/kielgo/kiel/ownership"
 )
 
-// RunHandmade is for package consumertest, which makes the parts. It calls handle for each of them, as [Group.Run] does, and
-// returns when all calls have returned and what they marked is committed.
+// RunHandmade is for package consumertest, which makes the parts, and not for programs: it may change in any version. It calls
+// handle for each of them, as [Group.Run] does, and returns when all calls have returned and what they marked is committed.
 func RunHandmade(ctx context.Context, parts []*handmade.Part, handle func(ctx context.Context, p *Partition) error) error {
 	return runHandmade(ctx, parts, func(*handmadeMember) sessionUser { return runUser{handle} })
 }
 
-// ConsumeHandmade is for package consumertest, as RunHandmade, and calls handler as an incremental session of [Group.Consume]
+// ConsumeHandmade is for package consumertest, as RunHandmade is, and calls handler as an incremental session of [Group.Consume]
 // does.
 func ConsumeHandmade(ctx context.Context, parts []*handmade.Part, handler sarama.ConsumerGroupHandler) error {
 	return runHandmade(ctx, parts, func(m *handmadeMember) sessionUser { return m.groupSession(handler) })

@@ -49,8 +49,8 @@ func (g *Group) Status() *status.Group {
 }
 
 // NotReady returns why this member is not ready, or "" when it is ready: it has joined, its session is trusted, and its first
-// claims are decided, as with ownership.Owner's Waiting. Between two calls of Consume a member that stays in the group is as
-// ready as before. Waiting does not block.
+// claims are decided, as with ownership.Owner's NotReady. Between two calls of Consume a member that stays in the group is as
+// ready as before. NotReady does not block.
 func (g *Group) NotReady() string {
 	g.mu.Lock()
 	m, closed, called, running, cutOff, outside := g.current, g.closed, g.called, g.running != nil, g.waitsForBroker, g.outside

@@ -26,7 +26,7 @@
 // # Guarantees
 //
 //   - /healthz answers within [Timeout], or when the request ends if that is sooner.
-//   - No handler sends a request to ZooKeeper or Kafka, changes anything, or lets an answer be cached.
+//   - /healthz and /readyz send no request to ZooKeeper or Kafka. No handler changes anything, or lets an answer be cached.
 //   - Only GET and HEAD are answered; other methods get 405.
 //
 // # Not guaranteed

@@ -127,7 +127,7 @@ func (l *loop) reportBlocked() {
 	}
 	if len(persistent) > 0 {
 		l.o.metrics.claimFailed.Inc()
-		l.failed(troublePersistent, "", fmt.Errorf("%w: %s: delete by hand, once nobody works on the partition", ErrPersistentClaim, l.named(persistent)))
+		l.failed(troublePersistent, "", fmt.Errorf("%w: %s: kiel release deletes it; do that once nobody works on the partition", ErrPersistentClaim, l.named(persistent)))
 	}
 	if len(foreign) > 0 {
 		l.o.metrics.claimFailed.Inc()

@@ -31,8 +31,9 @@ var (
 	ErrUnclaimed = errors.New("partition not claimed")
 	// ErrPersistentClaim says that this member can't claim partitions that it should own, because a persistent znode is in the
 	// claim's place, left by a restore tool or a mistake. ZooKeeper does not delete it by itself, and nobody can know whether
-	// somebody works on the partition. The text names the znodes, or the first of many: delete them by hand. Then the partition
-	// is claimed at once. Until then the error is reported again once per session timeout.
+	// somebody works on the partition. The text names the znodes, or the first of many: once nobody does, delete them by kiel
+	// release or [Block.Delete], and the partition is claimed at once. Until then the error is reported again once per session
+	// timeout.
 	ErrPersistentClaim = errors.New("a persistent znode blocks the partition")
 	// ErrForeignClaim says that this member can't claim partitions that it should own, because an ephemeral znode that is no
 	// member's is in the claim's place: its data are no claim's record, or it has existed for the session timeout and

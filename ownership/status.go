@@ -187,7 +187,7 @@ func (p *part) stateOf(v machine.View) (state status.State, waitsFor string) {
 	case !v.Trusted:
 		return status.Claiming, "trust in the ZooKeeper session"
 	case p.by == status.PersistentClaim:
-		return status.Blocked, "a znode that no session owns, in the place of its claim: it has to be deleted by hand"
+		return status.Blocked, "a znode that no session owns, in the place of its claim: kiel release deletes it"
 	case p.by == status.UnreadableClaim:
 		return status.Blocked, fmt.Sprintf("a znode of session 0x%x in the place of its claim, which is no member's: end that process", uint64(p.other.session))
 	case p.by == status.OrphanClaim:

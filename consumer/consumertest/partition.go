@@ -67,7 +67,8 @@ func NewPartition(opts Options, values ...string) *Partition {
 	return p
 }
 
-// Send adds messages with these values.
+// Send adds messages with these values. It does not block. What is sent while nothing consumes the partition is there for the
+// next Run or Consume.
 func (p *Partition) Send(values ...string) {
 	messages := make([]*sarama.ConsumerMessage, len(values))
 	for i, value := range values {
@@ -119,7 +120,7 @@ func (p *Partition) Run(ctx context.Context, handle func(ctx context.Context, p 
 
 // Consume calls handler with partitions, as Group.Consume does in an incremental session: Setup, ConsumeClaim for each of them at
 // the same time, and Cleanup. It returns when all have returned and the marks are committed, with the errors that they have
-// returned.
+// returned. It ends with ctx. Without partitions it calls Setup and Cleanup alone.
 func Consume(ctx context.Context, handler sarama.ConsumerGroupHandler, partitions ...*Partition) error {
 	return run(ctx, partitions, func(parts []*handmade.Part) error { return consumer.ConsumeHandmade(ctx, parts, handler) })
 }
@@ -216,7 +217,7 @@ func (p *Partition) Committed() (offset int64, metadata string) {
 }
 
 // Late returns the offsets of marks that had no effect, because the partition was closed: a group counts them in
-// kiel_consumer_late_marks_total, and the messages are handled again.
+// kiel_consumer_ignored_total, and the messages are handled again.
 func (p *Partition) Late() []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -225,3 +225,16 @@ func TestLargeAnswersAreRead(t *testing.T) {
 	}
 	t.Logf("%d bytes", len(body))
 }
+
+// A member that was asked and did not answer may have a handler that is stuck: all is not known to be well.
+func TestAllIsWellOnlyIfAllHaveAnswered(t *testing.T) {
+	for state, want := range map[SourceState]string{
+		OK: "all well", NotAsked: "all well", Failed: "no problem found, not all could be seen",
+	} {
+		r := &Report{Window: 10, Claims: true, Answers: []Answer{{Member: "m", State: state}}}
+		r.ZooKeeper.State, r.Kafka.State = OK, OK
+		if got := r.Verdict(); got != want {
+			t.Errorf("with a member that is %q: %s", state, got)
+		}
+	}
+}

@@ -41,8 +41,8 @@ const (
 
 // Follow calls show with each change of a group's members and owners, in the goroutine of its caller, until ctx ends; then it
 // returns nil. It asks ZooKeeper every so often (a second if every is 0) whether znodes were created or deleted, by two requests,
-// and reads claims if so. What comes and goes between two questions is not shown. While ZooKeeper does not answer, Follow returns
-// its error.
+// and reads claims if so. What comes and goes between two questions is not shown. When ZooKeeper does not answer, Follow ends
+// with its error; a later call does not show what has changed in between.
 func (in *Inspector) Follow(ctx context.Context, group string, every time.Duration, show func(Change)) error {
 	if err := kiel.CheckGroup(group); err != nil {
 		return operr.New(pkg, "follow group", "", err)

@@ -124,7 +124,8 @@ func (in *Inspector) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Groups returns the names of the groups in the chroot, sorted.
+// Groups returns the names of the groups in the chroot, sorted. It waits for ZooKeeper for Sources.Wait at most; errors are the
+// session's.
 func (in *Inspector) Groups(ctx context.Context) (groups []string, err error) {
 	err = in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
 		groups = nil

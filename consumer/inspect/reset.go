@@ -442,7 +442,8 @@ func (r *resetting) lookAgain(ctx context.Context, result *ResetResult) error {
 }
 
 // Release deletes the znode in the place of a partition's claim if it is persistent, and nobody has claimed the partition since
-// it was read; with write false it only reads. See ownership.FindBlock and Delete of what it returns. It leaves no znode.
+// it was read; with write false it only reads. It waits for ZooKeeper
+// for Sources.Wait at most, and leaves no znode. Errors are those of ownership.FindBlock, and of Delete of what that returns.
 func (in *Inspector) Release(ctx context.Context, group string, p kiel.Partition, write bool) (b *ownership.Block, err error) {
 	err = in.read(ctx, func(ctx context.Context, inc *session.Incarnation) error {
 		if b, err = ownership.FindBlock(ctx, inc, group, p); err != nil || !write {
@@ -465,6 +466,7 @@ func (in *Inspector) Release(ctx context.Context, group string, p kiel.Partition
 }
 
 // RemoveTopic removes a topic from the group's set, as RemoveTopic of package consumer does: not while a member asks for it.
+// It blocks, and returns errors, as that does.
 func (in *Inspector) RemoveTopic(ctx context.Context, group, topic string) error {
 	if in.zk == nil {
 		return operr.New(pkg, "remove topic", topic, in.zkErr)

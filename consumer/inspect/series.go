@@ -21,7 +21,8 @@ type SeriesOptions struct {
 	Window time.Duration
 	// MaxClaims is as in Options.
 	MaxClaims int
-	// Self returns what a member in this process says of itself, as health.Source does; nil if there is none. It must not block.
+	// Self returns what a member in this process says of itself, as health.Source does; nil if there is none. It may take a
+	// second or two.
 	Self func() *status.Group
 }
 

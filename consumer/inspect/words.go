@@ -46,7 +46,8 @@ func (r *Report) Complete() bool { return r.Window > 0 && r.allSeen() }
 
 func (r *Report) allSeen() bool {
 	return r.ZooKeeper.State == OK && r.Kafka.State == OK && r.Claims && len(r.ZooKeeper.Missed)+len(r.Kafka.Missed) == 0 &&
-		!slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == ProgressUnknown })
+		!slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == ProgressUnknown }) &&
+		!slices.ContainsFunc(r.Answers, func(a Answer) bool { return a.State == Failed })
 }
 
 // Asked returns which sources have answered, and what was not seen.

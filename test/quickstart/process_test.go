@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"maps"
+	"net/http"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +20,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/kielgo/kiel/internal/testonly/noerr"
+	"github.com/kielgo/kiel/test/servers"
 	"github.com/kielgo/kiel/test/wait"
 	"github.com/kielgo/kiel/zktest"
 )
@@ -145,6 +150,33 @@ func testConsumerProgram(t *testing.T, example string) {
 	if err != nil {
 		t.Errorf("what was consumed is not committed: %v", err)
 	}
+}
+
+// The process of the guide to deploying consumes, and answers the probes and Prometheus.
+func TestDeployedProgram(t *testing.T) {
+	_, zookeeper := zktest.Start(t, zktest.Options{})
+	kafka, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
+	noerr.Must(t, err)
+	defer kafka.Close()
+	produce(t, kafka.ListenAddrs(), "one")
+	port := servers.FreePorts(t, 1)[0]
+	text := between(t, filepath.Join(root, "docs", "deploying.md"), "```go\n", "```")
+	text = strings.NewReplacer(zookeeperServers, strconv.Quote(zookeeper), kafkaServers, strconv.Quote(kafka.ListenAddrs()[0]), "9400", strconv.Itoa(port)).Replace(text)
+	t.Setenv("POD_IP", "127.0.0.1")
+
+	p := run(t, text)
+	for path, want := range map[string]string{"/readyz": "", "/metrics": `kiel_owned_partitions{group="billing",topic="orders"} 1`, "/status": `"billing"`} {
+		wait.Until(t, soon, func() bool {
+			resp, err := http.Get("http://127.0.0.1:" + strconv.Itoa(port) + path) //nolint:noctx // the process is killed with the test
+			if err != nil {
+				return false
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			return err == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(body), want)
+		}, func() string { return "an answer of " + path })
+	}
+	p.terminate(t, `"level":"INFO"`)
 }
 
 // The example with patterns consumes the topics that match, and no others.

@@ -24,7 +24,7 @@ const (
 
 // TLSFlags are how to speak TLS with servers, for ZooKeeper and for Kafka.
 type TLSFlags struct {
-	TLS  bool   `env:"TLS" help:"Use TLS. So does any of the next two flags."`
+	TLS  bool   `env:"TLS" help:"Use TLS. So do a CA and a certificate."`
 	CA   string `env:"CA" placeholder:"FILE" help:"Authorities whose servers to trust, PEM, instead of the system's."`
 	Cert string `env:"CERT" placeholder:"FILE" help:"Certificate to show to the servers, PEM."`
 	Key  string `env:"KEY" placeholder:"FILE" help:"Its private key, PEM; by default in the same file."`
