@@ -167,7 +167,7 @@ func TestDeployedProgram(t *testing.T) {
 	p := run(t, text)
 	for path, want := range map[string]string{"/readyz": "", "/metrics": `kiel_owned_partitions{group="billing",topic="orders"} 1`, "/status": `"billing"`} {
 		wait.Until(t, soon, func() bool {
-			resp, err := http.Get("http://127.0.0.1:" + strconv.Itoa(port) + path) //nolint:noctx // the process is killed with the test
+			resp, err := http.Get("http://127.0.0.1:" + strconv.Itoa(port) + path)
 			if err != nil {
 				return false
 			}
