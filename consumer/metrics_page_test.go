@@ -55,7 +55,7 @@ var metricsPackages = []struct{ dir, name, about string }{
 	{"allocator", "allocator", "the mapping of partitions to members"},
 	{"internal/promreg", "allocator and ownership", "stages of rebalances, in both packages"},
 	{"party", "party", "the members of the group"},
-	{"internal/sharedset", "sharedset", "the set of the group's partitions"},
+	{"internal/sharedset", "set", "the items that the group divides, in package allocator"},
 	{"session", "session", "the ZooKeeper session"},
 }
 
