@@ -75,13 +75,16 @@ func TestMaxDecompressedBatchSize(t *testing.T) {
 
 // The memory that a batch which is too large takes has the limit's order of size, and less of it stays.
 func TestBombs(t *testing.T) {
-	const limit = 1 << 20
+	const (
+		limit = 1 << 20
+		most  = 24 << 20 // lz4 has buffers of 4 MB in a sync.Pool, which forgets some of them under the race detector
+	)
 	for _, codec := range codecs {
 		b := &recordBatch{attributes: int16(codec), records: compressed(codec, make([]byte, 32<<20))}
 		u := newUnpacker(limit)
 		_, _ = u.unpack(&recordBatch{attributes: int16(codec), records: compressed(codec, make([]byte, 100))}) // what any batch needs
 		var err error
-		if took := allocated(func() { _, err = u.unpack(b) }); !errors.Is(err, errTooLarge) || took > 16*limit {
+		if took := allocated(func() { _, err = u.unpack(b) }); !errors.Is(err, errTooLarge) || took > most {
 			t.Errorf("%v: %d bytes of 32 MB allocated %d KB: %v", codec, len(b.records), took>>10, err)
 		}
 	}
