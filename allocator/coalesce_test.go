@@ -70,3 +70,18 @@ func TestCoalescerCountsWhatItMerges(t *testing.T) {
 		t.Error("what was acted on waits still")
 	}
 }
+
+// A set that is deleted again before it is whole must not make a member forget what the first one held.
+func TestDeletedTwice(t *testing.T) {
+	var c coalescer
+	c.deleted([]string{"t:0", "t:1"})
+	c.holds([]string{"t:0"})
+	c.deleted([]string{"t:0"})
+	c.holds([]string{"t:0"})
+	if len(c.awaited) != 2 {
+		t.Errorf("awaited is %q", c.awaited)
+	}
+	if c.holds([]string{"t:0", "t:1", "t:2"}); c.awaited != nil {
+		t.Errorf("awaited is %q, though the set is whole", c.awaited)
+	}
+}

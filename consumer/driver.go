@@ -74,7 +74,7 @@ const (
 // newDriver returns the driver of a membership. begun is when Setup was called last, in an earlier membership, if the next
 // session has to wait for sessionPause since then; else it is zero.
 func newDriver(m *membership, begun time.Time) *driver {
-	d := &driver{member: m, numbers: map[kiel.Partition]int{}, begun: begun}
+	d := &driver{member: m, numbers: map[kiel.Partition]int{}, begun: begun, pause: sessionPause}
 	if time.Since(begun) < sessionPause {
 		d.state.Paused, d.state.Cause = true, sessions.Exited
 	}
@@ -320,7 +320,7 @@ func (d *driver) grow() {
 // while reading of a partition ends within it.
 func (d *driver) setPause() {
 	if d.unread {
-		d.pause = min(2*max(d.pause, sessionPause), maxPause)
+		d.pause = min(2*d.pause, maxPause)
 	} else {
 		d.pause = sessionPause
 	}

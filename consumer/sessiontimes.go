@@ -44,7 +44,7 @@ func (d *driver) deadline(what sessions.What, since time.Time) time.Time {
 	case sessions.GainOver:
 		return since.Add(claimsWait)
 	case sessions.PauseOver:
-		return d.begun.Add(max(d.pause, sessionPause))
+		return d.begun.Add(d.pause)
 	case sessions.Aged:
 		return d.begun.Add(max(d.age, minAge))
 	case sessions.IdleOver:

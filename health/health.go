@@ -23,8 +23,8 @@ type Source interface {
 	Alive(ctx context.Context) error
 	// NotReady returns what the source waits for before it is ready, "" if it is ready. It does not block.
 	NotReady() string
-	// Status describes the group as the source sees it. It may ask Kafka for the ends of partitions, as a
-	// consumer.Group does, and takes a second or two at most. It never returns nil.
+	// Status describes the group as the source sees it. It may ask Kafka for the ends of partitions, as a consumer.Group does,
+	// and takes a second or two at most. It never returns nil.
 	Status() *status.Group
 }
 
